@@ -95,7 +95,9 @@ def submission(operation: str = "layer_norm", **options: Any) -> Submission:
 
 
 def rows_of(suite: list[Case]) -> set[bytes]:
-    return {row.tobytes() for case in suite for row in case.x if case.shape[1] > 4 and row.any()}
+    """Return the rows that are not constant, which no permutation changes."""
+    rows = [row for case in suite for row in case.x if case.shape[1] > 4]
+    return {row.tobytes() for row in rows if (row != row[0]).any()}
 
 
 class TestCases:
@@ -109,6 +111,11 @@ class TestCases:
         assert rows_of(suite).isdisjoint(rows_of(other))
         widths, others = ({case.shape[1] for case in some} for some in (suite, other))
         assert len(widths - others) >= 4
+
+    def test_some_have_a_twin(self, suite: list[Case]) -> None:
+        """A cache by shape gives a wrong result for one of them."""
+        shapes = [case.shape for case in suite if case.kind == "ordinary"]
+        assert sum(shapes.count(shape) > 1 for shape in shapes if shape != (4, 67)) >= 6
 
     def test_are_not_those_of_the_judge(self, suite: list[Case]) -> None:
         public = [case for case in tv.cases("float32") if case.x.size < 3000]

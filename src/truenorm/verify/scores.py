@@ -506,6 +506,8 @@ FEW_ELEMENTS = 1100
 """The same for a case of ordinary rows; a wider one has one row."""
 SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
 """Each seed draws three widths; ordinary cases are among the first ones."""
+TWINS = 3
+"""Ordinary cases that have another one of the same shape."""
 MIDPOINT_ROWS = 12
 FEWEST_CASES = 30
 
@@ -530,13 +532,15 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
 
     Those that decide a grade are always there: rows in batches, all steps of the condition number,
     rows next to midpoints, one case with non-finite and one with subnormal numbers. Some others
-    have widths that are drawn. The rest is one case from each of some other families.
+    have widths that are drawn, and a few of these have a twin: a kernel that caches results by
+    shape or by address is wrong there. The rest is one case from each of some other families.
     """
     operation, largest = submission.operation, submission.largest
     pool = [case for case in _seeded(operation, dtype, random) if is_scored(case, largest)]
     always = [case for case in pool if case.kind == "sweep" or case.family == NEXT_TO_MIDPOINTS]
     always += [case for case in pool if case.family == "batch" and case.kind == "ordinary"]
-    always += drawn_widths(operation, dtype, random)
+    widths = drawn_widths(operation, dtype, random)
+    always += [*widths, *(hidden(case, random) for case in widths[:TWINS])]
     families: dict[str, list[Case]] = {}
     for case in pool:
         if case.kind in ("special", "subnormal"):
