@@ -406,8 +406,18 @@ def test_cases_of_the_only_eps(spec: str, eps: float) -> None:
     assert (not zero & {case.name for case in own}) == (eps == 0)
 
 
+def test_cases_up_to_a_width() -> None:
+    operation = parse_operation("rms_norm,width=67")
+    assert parse_operation(operation.spec) is operation
+    names = [case.name for case in cases("float32") if case.shape[1] <= 67]
+    usual = [each.name for each in cases("float32", operation="rms_norm") if each.shape[1] <= 67]
+    assert [each.name for each in cases("float32", operation=operation)] == usual
+    assert max(case.shape[1] for case in cases("float32", operation=operation)) == 67
+    assert [case.name for case in cases("float32", operation="layer_norm,width=67")] == names
+
+
 def test_the_only_eps_is_refused() -> None:
-    with pytest.raises(ValueError, match="quant=int8 has every eps; got eps=1e-06"):
+    with pytest.raises(ValueError, match="quant=int8 has neither eps= nor width="):
         parse_operation("rms_norm,quant=int8,scale=per-token,eps=1e-6")
     for eps, message in (("-1", "0 or above; got -1"), ("inf", "got inf"), ("x", "got 'x'")):
         with pytest.raises(ValueError, match=message):

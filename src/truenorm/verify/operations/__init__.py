@@ -21,7 +21,7 @@ OPERATIONS: dict[str, Norm] = {each.name: each for each in (LAYER_NORM, RMS_NORM
 EXTENSIONS = LAYER_NORM.extensions
 """What is judged only if a subject claims it, by name."""
 OUTPUTS = tuple(each.name for each in LAYER_NORM.outputs)
-OPTIONS = {"gain", "beta", "parameters", "result", "sum", "eps"}
+OPTIONS = {"gain", "beta", "parameters", "result", "sum", "eps", "width"}
 QUANT_OPTIONS = quantization.OPTIONS
 
 
@@ -50,6 +50,7 @@ def norm(
     result: str = "",
     sum: Sum = "rounded",  # noqa: A002 (public name)
     eps: float | None = None,
+    width: int | None = None,
     quant: Quant | None = None,
     **relative: Unpack[RelativeOptions],
 ) -> Norm:
@@ -76,6 +77,8 @@ def norm(
     eps : float, optional
         The only eps of a kernel that does not take another: all cases have it, in float32. With 0,
         no row is constant or zero.
+    width : int, optional
+        The most elements of a row that a kernel takes; wider cases are left out.
     quant : Quant, optional
         How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
         says. There is no backward pass.
@@ -100,7 +103,7 @@ def norm(
             f"{', '.join(sorted(OPTIONS | {'quant', *relatives.OPTIONS}))}"
         )
     options = tuple(sorted(relative.items()))
-    return _norm(name, gain, beta, parameters, result, sum, eps, quant, options)
+    return _norm(name, gain, beta, parameters, result, sum, (eps, width), quant, options)
 
 
 @cache  # the cases of an operation are made once
@@ -111,15 +114,17 @@ def _norm(
     parameters: str,
     result: str,
     sum_: Sum,
-    eps: float | None,
+    limits: tuple[float | None, int | None],
     quant: Quant | None,
     relative: tuple[tuple[str, Any], ...],
 ) -> Norm:
     known = (*NAMES, *relatives.SPATIAL)
     if name not in known:
         raise ValueError(f"operation must be one of {', '.join(known)}; got {name!r}")
+    eps, width = limits
     options: dict[str, Any] = {
-        "gain": gain, "beta": beta, "parameters": parameters, "result": result, "eps": eps
+        "gain": gain, "beta": beta, "parameters": parameters, "result": result, "eps": eps,
+        "width": width,
     }  # fmt: skip
     if relative or name in relatives.SPATIAL:
         if quant is not None:
@@ -127,8 +132,8 @@ def _norm(
         return RelativeNorm(name, **dict(relative), **options, sum=sum_)
     name = cast(NormName, name)
     if quant is not None:
-        if eps is not None:
-            raise ValueError(f"quant={quant.type} has every eps; got eps={eps:g}")
+        if limits != (None, None):
+            raise ValueError(f"quant={quant.type} has neither eps= nor width=")
         return QuantizedNorm(name, quant, **options, sum=sum_)
     made = Norm(name, **options, sum=sum_)
     return made if made.is_variant else OPERATIONS[name]
@@ -154,7 +159,7 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         raise ValueError(
             "operation must be a name such as add_rms_norm, followed by any of "
             ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 "
-            ",sum=unrounded ,eps=1e-6; of grouped, gated and modulated norms "
+            ",sum=unrounded ,eps=1e-6 ,width=4096; of grouped, gated and modulated norms "
             f"{' '.join(f',{name}=' for name in relatives.OPTIONS)}; and, for quantized results, "
             ",quant=e4m3fn with "
             f"{' '.join(f',{name}=' for name in sorted(QUANT_OPTIONS - {'quant'}))}; got {spec!r}"
@@ -165,7 +170,7 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         options["beta"] = beta[options["beta"]]
     if "eps" in options:
         options["eps"] = _number("eps", options["eps"])
-    for key in ("groups", "heads", "axes"):
+    for key in ("groups", "heads", "axes", "width"):
         if key in options:
             options[key] = _count(key, options[key])
     if "gamma" in options:

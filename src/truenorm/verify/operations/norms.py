@@ -77,6 +77,8 @@ class Norm(Operation):
         of 16 bits, ``unrounded``.
     eps : float, optional
         The only eps of the kernel, which does not take another: that of all cases, in float32.
+    width : int, optional
+        The most elements of a row that the kernel takes; wider cases are left out.
     """
 
     shared_sources = tuple(
@@ -93,6 +95,7 @@ class Norm(Operation):
         result: str = "",
         sum: Sum = "rounded",  # noqa: A002 (public name)
         eps: float | None = None,
+        width: int | None = None,
     ) -> None:
         for argument, value, choices in (
             ("operation", name, NAMES),
@@ -107,7 +110,7 @@ class Norm(Operation):
         if eps is not None and not 0 <= eps < math.inf:
             raise ValueError(f"eps must be a finite number, 0 or above; got {eps}")
         self.name = name
-        self.eps = eps
+        self.eps, self.width = eps, width
         self.gain: str = gain
         self.sum: str = sum
         self.adds = name.startswith("add_")
@@ -126,6 +129,7 @@ class Norm(Operation):
             "result": result,
             "sum": sum if sum != "rounded" else "",
             "eps": "" if eps is None else repr(float(eps)),
+            "width": "" if width is None else str(width),
         }
         self.options = {key: value for key, value in options.items() if value}
         self.variant = ",".join(["add" if self.adds else "", *map("=".join, self.options.items())])
@@ -191,6 +195,7 @@ class Norm(Operation):
         texts = {"beta": "with beta" if "beta" in self.parameters else "without beta"}
         texts |= {key: f"{self.options.get(key)} {key}" for key in ("gain", "parameters", "sum")}
         texts |= {"result": f"y in {self.result_type}", "eps": f"eps {self.options.get('eps')}"}
+        texts["width"] = f"at most {self.width} wide"
         name = ("residual add and " if self.adds else "") + base
         return ", ".join([name, *(texts[key] for key in self.options)])
 
@@ -228,7 +233,7 @@ class Norm(Operation):
         if self.is_variant:
             for case in self._plain.cases(dtype, level, seed):
                 if case.needs <= self.extensions.keys():
-                    yield from self.with_own_eps(adapt_case(self, case))
+                    yield from self.within_limits(adapt_case(self, case))
             return
         yield from ordinary(self, dtype, level, seed)
         if self.centred:  # else a large mean is not hard
@@ -238,11 +243,13 @@ class Norm(Operation):
         yield from named_cases(self, dtype)
         yield from extensions(self, dtype, seed)
 
-    def with_own_eps(self, case: Case) -> Iterator[Case]:
-        """Yield a case with the only eps of the kernel, unless it is about another one.
+    def within_limits(self, case: Case) -> Iterator[Case]:
+        """Yield a case with the only eps of the kernel, unless it is about another or too wide.
 
         If eps is 0, leave out rows that are constant or zero, or whose squares vanish in float32.
         """
+        if self.width is not None and case.shape[1] > self.width:
+            return
         if self.eps is None:
             yield case
             return

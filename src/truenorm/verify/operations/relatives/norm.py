@@ -341,7 +341,7 @@ class RelativeNorm(Norm):
         """Yield the cases of the plain norm, whose rows become units, and some of gates."""
         self.check_type(dtype)
         for case in relative_cases(self, dtype, level, seed):
-            yield from self.with_own_eps(case)
+            yield from self.within_limits(case)
 
     def units(self, case: Case) -> Array:
         """Return x as units."""
