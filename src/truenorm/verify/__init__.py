@@ -13,6 +13,12 @@ from truenorm.verify.bounds import Bound, bound
 from truenorm.verify.campaigns import Campaign, Judgement, campaign
 from truenorm.verify.equality import Difference, Equality, compare
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
+from truenorm.verify.harnesses import (
+    HarnessSubject,
+    flashinfer_bench,
+    kernelbench,
+    robust_kbench,
+)
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case, Domain
 from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
@@ -39,6 +45,7 @@ __all__ = [
     "Equality",
     "Finding",
     "Grade",
+    "HarnessSubject",
     "Judgement",
     "Norm",
     "Quant",
@@ -54,11 +61,14 @@ __all__ = [
     "cases",
     "check",
     "compare",
+    "flashinfer_bench",
     "judge_recording",
+    "kernelbench",
     "load",
     "load_data",
     "norm",
     "record_cases",
+    "robust_kbench",
     "score",
     "torch_subject",
     "unswizzled",

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import islice
@@ -26,6 +26,7 @@ from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.grading.checks import PATIENCE, UNEXPLAINED, planned_calls
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
+from truenorm.verify.harnesses import HarnessSubject
 from truenorm.verify.judge import collect
 from truenorm.verify.operation import AS_SHAPE, Case, Domain, Operation
 from truenorm.verify.operations import as_operation
@@ -134,7 +135,7 @@ class Submission:
 
 
 def score(
-    target: str,
+    target: str | HarnessSubject,
     operation: Operation | str = "layer_norm",
     *,
     seed: int,
@@ -156,8 +157,9 @@ def score(
 
     Parameters
     ----------
-    target : str
-        ``file.py:function`` or ``package.module:function``.
+    target : str or HarnessSubject
+        ``file.py:function`` or ``package.module:function``; or a submission to another harness,
+        whose operation, types and form are used.
     operation : Operation or str
         What the kernel computes.
     seed : int
@@ -206,22 +208,27 @@ def score(
         ...
     truenorm.verify.running.records.CannotRunError: cannot start no-such-python: ...
     """
-    submission = Submission(
-        target,
-        as_operation(operation),
-        seed,
-        tuple(dtypes),
-        norms,
-        cases,
-        largest,
-        form,
-        signature,
-        backward,
-        device,
-        seconds,
-        causes,
-    )
-    return score_submission(submission, OneRun(python))
+    with ExitStack() as stack:
+        if isinstance(target, HarnessSubject):
+            operation, dtypes, form = target.operation, target.dtypes, target.form
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="truenorm-"))
+            target = target.write(folder)
+        submission = Submission(
+            target,
+            as_operation(operation),
+            seed,
+            tuple(dtypes),
+            norms,
+            cases,
+            largest,
+            form,
+            signature,
+            backward,
+            device,
+            seconds,
+            causes,
+        )
+        return score_submission(submission, OneRun(python))
 
 
 class OneRun:

@@ -1,0 +1,226 @@
+"""Small tasks in the manner of KernelBench, robust-kbench and FlashInfer-Bench, and solutions.
+
+They were written for these tests. A solution computes in float64 and rounds once, unless its name
+says what is wrong.
+"""
+
+import json
+from pathlib import Path
+
+HEAD = "import torch\nfrom torch import nn\n\n"
+ROUNDED = """
+def normalized(x, axes, eps, centred=True, mean=True):
+    wide = x.double()
+    c = wide - wide.mean(axes, keepdim=True) if centred else wide
+    squares = (c * c).mean(axes, keepdim=True) if mean else (c * c).sum(axes, keepdim=True)
+    return c / torch.sqrt(squares + eps)
+
+F32 = float(torch.tensor(EPS))
+"""
+
+
+def problem(init: str, layers: str, result: str, given: str) -> str:
+    """Return a problem of KernelBench."""
+    lines = "".join(f"        {line}\n" for line in layers.splitlines())
+    return (
+        f"{HEAD}class Model(nn.Module):\n    def __init__(self{init}):\n"
+        f"        super().__init__()\n{lines}\n    def forward(self, x):\n"
+        f"        return {result}\n\ndef get_inputs():\n    return [torch.rand(2, 4, 3, 3)]\n\n"
+        f"def get_init_inputs():\n    return {given}\n"
+    )
+
+
+PROBLEMS = {
+    "33_BatchNorm": problem(", n", "self.bn = nn.BatchNorm2d(n)", "self.bn(x)", "[4]"),
+    "34_InstanceNorm": problem(", n", "self.inorm = nn.InstanceNorm2d(n)", "self.inorm(x)", "[4]"),
+    "35_GroupNorm_": problem(
+        ", n, groups", "self.gn = nn.GroupNorm(groups, n)", "self.gn(x)", "[4, 2]"
+    ),
+    "36_RMSNorm_": problem(
+        ", n, eps=1e-5",
+        "self.eps = eps",
+        "x / torch.sqrt((x * x).mean(1, keepdim=True) + self.eps)",
+        "[4]",
+    ),
+    "37_FrobeniusNorm_": problem("", "pass", "x / torch.linalg.norm(x)", "[]"),
+    "38_L1Norm_": problem("", "pass", "x / x.abs().mean(1, keepdim=True)", "[]"),
+    "39_L2Norm_": problem("", "pass", "x / torch.linalg.norm(x, dim=1, keepdim=True)", "[]"),
+    "40_LayerNorm": problem(
+        ", shape", "self.ln = nn.LayerNorm(shape)", "self.ln(x)", "[(4, 3, 3)]"
+    ),
+    "30_Gemm_GroupNorm_Hardtanh": problem(
+        ", i, o, groups, low, high",
+        "self.gemm = nn.Linear(i, o)\nself.group_norm = nn.GroupNorm(groups, o)\n"
+        "self.hardtanh = nn.Hardtanh(low, high)",
+        "self.hardtanh(self.group_norm(self.gemm(x)))",
+        "[4096, 4096, 8, -2.0, 2.0]",
+    ),
+    "62_Matmul_GroupNorm_LeakyReLU_Sum": problem(
+        ", i, o, groups, eps=1e-5, negative_slope=0.01",
+        "self.fc = nn.Linear(i, o)\nself.gn = nn.GroupNorm(groups, o, eps=eps)\n"
+        "self.relu = nn.LeakyReLU(negative_slope)",
+        "2 * self.relu(self.gn(self.fc(x)))",
+        "[4096, 4096, 8]",
+    ),
+    "75_Gemm_GroupNorm_Min_BiasAdd": problem(
+        ", i, o, groups, shape",
+        "self.gemm = nn.Linear(i, o)\nself.group_norm = nn.GroupNorm(groups, o)\n"
+        "self.bias = nn.Parameter(torch.randn(shape))",
+        "self.group_norm(self.gemm(x)).min(1, keepdim=True)[0] + self.bias",
+        "[4096, 4096, 8, (1, 4096, 1, 1)]",
+    ),
+    "88_Gemm_GroupNorm_Swish_Multiply_Swish": problem(
+        ", i, o, groups, shape",
+        "self.gemm = nn.Linear(i, o)\nself.group_norm = nn.GroupNorm(groups, o)\n"
+        "self.multiply_weight = nn.Parameter(torch.randn(shape))\n"
+        "self.silu = nn.SiLU()",
+        "self.silu(self.silu(self.group_norm(self.gemm(x))) * self.multiply_weight)",
+        "[4096, 4096, 8, (4096,)]",
+    ),
+}
+
+
+def model(init: str, layers: str, lines: str, eps: float = 1e-5) -> str:
+    """Return a solution of KernelBench."""
+    made = "".join(f"        {line}\n" for line in layers.splitlines())
+    body = "".join(f"        {line}\n" for line in lines.splitlines())
+    return (
+        f"{HEAD}EPS = {eps}\n{ROUNDED}\nclass ModelNew(nn.Module):\n"
+        f"    def __init__(self{init}):\n        super().__init__()\n{made}\n"
+        f"    def forward(self, x):\n{body}"
+    )
+
+
+AFFINE = "self.gamma = nn.Parameter(torch.ones(n))\nself.beta = nn.Parameter(torch.zeros(n))"
+GROUPED = """\
+g = x.reshape(len(x), self.groups, -1)
+y = normalized(g, -1, F32).reshape(x.shape)
+shape = (1, -1, *[1] * (x.ndim - 2))
+y = y * self.gamma.double().reshape(shape) + self.beta.double().reshape(shape)"""
+LINEAR = "self.linear = nn.Linear(i, o)\nself.groups, n = groups, o\n" + AFFINE
+PRODUCT = "x = self.linear(x)\n" + GROUPED
+SOLUTIONS = {
+    "34_InstanceNorm": model(", n", "pass", "return normalized(x, (2, 3), F32).to(x.dtype)"),
+    "35_GroupNorm_": model(
+        ", n, groups", f"self.groups = groups\n{AFFINE}", f"{GROUPED}\nreturn y.to(x.dtype)"
+    ),
+    "36_RMSNorm_": model(", n", "pass", "return normalized(x, 1, F32, False).to(x.dtype)"),
+    "37_FrobeniusNorm_": model(
+        "", "pass", "axes = tuple(range(x.ndim))\n"
+        "return normalized(x, axes, 0.0, False, False).to(x.dtype)",
+    ),
+    "39_L2Norm_": model("", "pass", "return normalized(x, 1, 0.0, False, False).to(x.dtype)"),
+    "40_LayerNorm": model(
+        ", shape",
+        "self.scale_weight = nn.Parameter(torch.ones(shape))\n"
+        "self.shift_bias = nn.Parameter(torch.zeros(shape))",
+        "y = normalized(x, (1, 2, 3), F32) * self.scale_weight.double()\n"
+        "return (y + self.shift_bias.double()).to(x.dtype)",
+    ),
+    "30_Gemm_GroupNorm_Hardtanh": model(
+        ", i, o, groups, low, high",
+        f"{LINEAR}\nself.low, self.high = low, high",
+        f"{PRODUCT}\nreturn y.to(x.dtype).clamp(self.low, self.high)",
+    ),
+    "62_Matmul_GroupNorm_LeakyReLU_Sum": model(
+        ", i, o, groups, eps=1e-5, negative_slope=0.01",
+        f"{LINEAR}\nself.slope = negative_slope",
+        f"{PRODUCT}\ny = y.to(x.dtype)\nreturn 2 * torch.where(y > 0, y, self.slope * y)",
+    ),
+    "88_Gemm_GroupNorm_Swish_Multiply_Swish": model(
+        ", i, o, groups, shape",
+        f"{LINEAR}\nself.multiply_weight = nn.Parameter(torch.randn(shape))",
+        f"{PRODUCT}\ny = y * torch.sigmoid(y) * self.multiply_weight\n"
+        "return (y * torch.sigmoid(y)).to(x.dtype)",
+    ),
+}  # fmt: skip
+"""By problem, with other names of parameters than the problem has."""
+
+FORWARD = f"""{HEAD}
+def forward_fn(x, weight, bias, eps):
+    return nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+"""
+FORWARD_OF_RMS_NORM = f"""{HEAD}
+def forward_fn(x, w, eps=1e-8):
+    return nn.functional.rms_norm(x, w.shape, w, eps)
+"""
+BACKWARD = f"""{FORWARD}
+
+class AutogradFunction(torch.autograd.Function):
+    backward_fn = None
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, eps):
+        ctx.save_for_backward(x, weight, bias)
+        ctx.eps = eps
+        return forward_fn(x, weight, bias, eps)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, bias = ctx.saved_tensors
+        return *AutogradFunction.backward_fn(grad, x, weight, bias, ctx.eps, weight.shape), None
+"""
+SOLUTION_FORWARD = f"""{HEAD}EPS = 0.0{ROUNDED}
+def forward(x, weight, bias, eps):
+    y = normalized(x, -1, eps) * weight.double() + bias.double()
+    return y.to(x.dtype)
+"""
+SOLUTION_OF_RMS_NORM = f"""{HEAD}EPS = 0.0{ROUNDED}
+def forward(x, weight, eps):
+    return (normalized(x, -1, eps, False) * weight.double()).to(x.dtype)
+"""
+SOLUTION_BACKWARD = """
+def backward(grad, x, weight, bias, eps, normalized_shape):
+    wide, g = x.double(), grad.double() * weight.double()
+    c = wide - wide.mean(-1, keepdim=True)
+    r = 1 / torch.sqrt((c * c).mean(-1, keepdim=True) + eps)
+    xhat = c * r
+    dx = r * (g - g.mean(-1, keepdim=True) - xhat * (g * xhat).mean(-1, keepdim=True))
+    dweight, dbias = (grad.double() * xhat).sum(0), grad.double().sum(0)
+    return dx.to(x.dtype), dweight.to(x.dtype), dbias.to(x.dtype)
+"""
+WRONG_BACKWARD = SOLUTION_BACKWARD.replace("g - g.mean(-1, keepdim=True)", "g")
+
+AXES = {"batch_size": {"type": "var"}, "hidden_size": {"type": "const", "value": 64}}
+ROWS = {"shape": ["batch_size", "hidden_size"], "dtype": "bfloat16"}
+WEIGHT = {"shape": ["hidden_size"], "dtype": "bfloat16"}
+REFERENCE = """
+import torch
+
+def run(hidden_states, weight):
+    EPS = 1e-6
+    x = hidden_states.float()
+    return (x * torch.rsqrt((x * x).mean(-1, keepdim=True) + EPS) * weight).to(torch.bfloat16)
+"""
+DEFINITION = {
+    "name": "rmsnorm_h64",
+    "op_type": "rmsnorm",
+    "axes": AXES,
+    "inputs": {"hidden_states": ROWS, "weight": WEIGHT},
+    "outputs": {"output": ROWS},
+    "reference": REFERENCE,
+}
+FUSED_DEFINITION = {
+    **DEFINITION,
+    "op_type": "fused_add_rmsnorm",
+    "inputs": {"hidden_states": ROWS, "residual": ROWS, "weight": WEIGHT},
+}
+RUN = f"""{HEAD}EPS = 1e-6{ROUNDED}
+def run(hidden_states, weight, output):
+    y = normalized(hidden_states, -1, F32, False) * weight.double()
+    output.copy_(y.to(output.dtype))
+"""
+RETURNING_RUN = RUN.replace(", output)", ")").replace(
+    "    output.copy_(y.to(output.dtype))", "    return y.to(weight.dtype)"
+)
+FUSED_RUN = RUN.replace("hidden_states, weight", "hidden_states, residual, weight").replace(
+    "normalized(hidden_states,", "normalized(hidden_states.double() + residual.double(),"
+)
+
+
+def write(folder: Path, name: str, content: object) -> Path:
+    """Write a file, as JSON unless it is text, and return its path."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,85 @@
+"""Submissions to other harnesses, as far as they need no PyTorch."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.running.tasks import LAYOUTS, NOT_JUDGED, _Reference
+
+NAMED = {
+    "gemm.weight": "identity",
+    "gemm.bias": "zero",
+    "group_norm.weight": "gamma",
+    "group_norm.bias": "beta",
+    "multiply_weight": "tiny",
+}
+NORM = {"gn.weight": "gamma", "gn.bias": "beta"}
+
+
+def reference(roles: dict[str, str]) -> _Reference:
+    made = _Reference.__new__(_Reference)
+    made.roles = roles
+    return made
+
+
+@pytest.mark.parametrize(
+    ("roles", "others"),
+    [
+        (NAMED, list(NAMED)),
+        (NAMED, ["multiply_weight", "group_norm_weight", "group_norm_bias", "weight", "bias"]),
+        (NAMED, ["fc.weight", "fc.bias", "gamma", "beta", "multiply_weight"]),
+        (NORM, ["weight", "bias"]),
+        (NORM, ["norm.gamma", "norm.beta"]),
+        (NORM, ["bias"]),
+        (NORM, []),
+    ],
+)
+def test_parameters_by_the_ends_of_their_names(roles: dict[str, str], others: list[str]) -> None:
+    words = {"bias": ("zero", "beta"), "beta": ("beta",), "gamma": ("gamma",)}
+    matched = reference(roles).matched(others)
+    assert sorted(matched) == sorted(others)
+    assert len(set(matched.values())) == len(others)
+    for name, role in matched.items():
+        if name in roles:
+            assert role == roles[name]
+        last = name.replace("_", ".").split(".")[-1]
+        assert role in words.get(last, ("identity", "gamma", "tiny"))
+    for name in ("group_norm_weight", "group_norm_bias"):
+        assert matched.get(name, "gamma") in ("gamma", "beta")
+    assert matched.get("multiply_weight", "tiny") == "tiny"
+
+
+def test_an_unknown_parameter() -> None:
+    with pytest.raises(ValueError, match=r"a parameter scores; those of Model are gn\.weight"):
+        reference(NORM).matched(["weight", "bias", "scores"])
+
+
+@pytest.mark.parametrize("name", NOT_JUDGED)
+def test_refused_problems(name: str) -> None:
+    with pytest.raises(ValueError, match=f"7_{name}_.py cannot be judged: {NOT_JUDGED[name]}"):
+        tv.kernelbench(f"7_{name}_.py", "solution.py")
+    assert name not in LAYOUTS
+
+
+def test_an_unknown_problem() -> None:
+    with pytest.raises(ValueError, match="expected a problem of KernelBench with one of Instance"):
+        tv.kernelbench("1_Softmax.py", "solution.py")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"op_type": "gemm"}, "op_type must be rmsnorm, fused_add_rmsnorm; got 'gemm'"),
+        ({"reference": "def run(): pass"}, "its reference has no line EPS"),
+    ],
+)
+def test_refused_definitions(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    output = {"output": {"shape": ["n", "d"], "dtype": "float32"}}
+    definition = {"op_type": "rmsnorm", "inputs": {}, "outputs": output, "reference": "EPS = 1e-5"}
+    file = tmp_path / "definition.json"
+    file.write_text(json.dumps(definition | changes))
+    with pytest.raises(ValueError, match=message):
+        tv.flashinfer_bench(file, "solution.py")
