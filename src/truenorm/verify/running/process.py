@@ -104,7 +104,7 @@ def describe_exit(code: int) -> str:
 
 
 def describe_hang(seconds: float) -> str:
-    """Return what became of a call that took longer than its time limit."""
+    """Return the outcome of a call that took longer than its time limit."""
     return f"gave no answer within {seconds:g} s"
 
 
