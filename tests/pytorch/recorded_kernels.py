@@ -113,6 +113,12 @@ def quantized(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return codes, scale
 
 
+def scales_upside_down(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return the scale of the last row first."""
+    codes, scale = quantized(x, weight, eps)
+    return codes, scale.flip(0)
+
+
 def quantized_out(out: Tensor, x: Tensor, weight: Tensor, scale: Tensor, eps: float) -> None:
     codes, scales = quantized(x, weight, eps)
     out.copy_(codes)

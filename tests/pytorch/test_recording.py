@@ -22,6 +22,7 @@ from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Case
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.types import Array
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "recorded_kernels.py"
@@ -119,6 +120,24 @@ def test_the_report_is_that_of_verify(
         kernel(name), operation=operation, form=form, name=label, dtypes=["float32"], also=also
     )
     assert comparable(report) == comparable(tv.verify(subject))
+
+
+def test_scales_in_another_layout(tmp_path: Path) -> None:
+    def unpack(scales: Array, rows: int, groups: int) -> Array:
+        return scales[::-1].reshape(rows, groups)
+
+    name, operation = "scales_upside_down", "rms_norm,quant=e4m3fn,scale=per-token"
+    assert not recorded(tmp_path, name, operation).passed
+    subject = tv.torch_subject(
+        kernel(name),
+        operation=operation,
+        name=f"{name} on PyTorch tensors",
+        dtypes=["float32"],
+        unpack=unpack,
+    )
+    report = tv.verify(subject)
+    assert comparable(tv.judge_recording(tmp_path, unpack=unpack)) == comparable(report)
+    assert all(each.output != "scale" for each in report.findings)
 
 
 @pytest.fixture

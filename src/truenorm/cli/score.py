@@ -67,7 +67,7 @@ def score_command(
         bool, typer.Option("--serve", help="Read submissions from stdin, one JSON object a line.")
     ] = False,
 ) -> None:
-    """Score a PyTorch kernel from 0 to 1, also one that was written to cheat.
+    """Score a PyTorch kernel from 0 to 1, even one that cheats.
 
     The score is a reward for programs that write kernels. Keep the seed from them.
 

@@ -13,6 +13,7 @@ from truenorm.verify.grading.checks import PATIENCE, planned_calls
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
+from truenorm.verify.running.pytorch import Unpacking
 from truenorm.verify.running.recorded import Recorded, check_recording, read_log, read_manifest
 from truenorm.verify.running.recording import Recording, make_recording, write_recording
 from truenorm.verify.running.torch_subject import DTYPES
@@ -110,6 +111,7 @@ def judge_recording(
     strict: bool = False,
     progress: Progress | None = None,
     baseline: str | Path | None = None,
+    unpack: Unpacking | None = None,
     **options: Unpack[judge.SubjectOptions],
 ) -> Report:
     """Judge the results that ``runner.py`` wrote to the folder of a recording.
@@ -120,6 +122,8 @@ def judge_recording(
         The folder that `record_cases` wrote, with the results.
     require, strict, progress, baseline
         As for `verify`.
+    unpack : callable, optional
+        As for `torch_subject`: returns the scales of a quantized norm in rows.
     **options
         ``recipe``, ``dtypes``, ``largest`` and ``kappa`` override the claims of the kernel.
 
@@ -151,7 +155,8 @@ def judge_recording(
         name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
         seconds=header["seconds"],
     )
-    runner = Recorded(folder, judge.with_options(subject, options, strict=strict), recording, log)
+    subject = judge.with_options(subject, options, strict=strict)
+    runner = Recorded(folder, subject, recording, log, unpack)
     level, seed = recorded_scope.level, recorded_scope.seed
     settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed)
     spec = SubjectSpec.of(runner.subject)

@@ -10,6 +10,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from truenorm.verify.operation import Case
 from truenorm.verify.running.process import MAX_DEATHS, describe_exit, describe_hang
+from truenorm.verify.running.pytorch import Unpacking
 from truenorm.verify.running.recording import CASES, MANIFEST, SCHEMA, Recording
 from truenorm.verify.running.records import (
     LARGE,
@@ -28,6 +30,7 @@ from truenorm.verify.running.records import (
     CannotRunError,
     GaveUpError,
     Record,
+    case_of_call,
     triton_advice,
 )
 from truenorm.verify.running.runners import ResultError, copied_results, equal_results
@@ -36,6 +39,7 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, numeric_dtype
 
 LOG, ARRAYS = "results/log.jsonl", "results/arrays.bin"
+SCALE = "scale"
 NO_MEMORY = ("MemoryError", "OutOfMemoryError", "can't allocate memory")
 """In exceptions of Python and of PyTorch if memory is short."""
 
@@ -127,8 +131,9 @@ class Recorded:
         subject: Subject,
         recording: Recording,
         log: Sequence[Mapping[str, Any]],
+        unpack: Unpacking | None = None,
     ) -> None:
-        self.subject, self._deaths = subject, 0
+        self.subject, self._deaths, self._unpack = subject, 0, unpack
         self._content = np.frombuffer(_read(folder / ARRAYS), np.uint8)
         self._entries = {entry["step"]: entry for entry in log if "step" in entry}
         self._waiting: defaultdict[tuple[str, Call], deque[int]] = defaultdict(deque)
@@ -162,6 +167,11 @@ class Recorded:
             left_out=f"{left_out}{triton_advice(left_out)}",
         )
         arrays = {name: self._array(array) for name, array in entry["arrays"].items()}
+        scales = arrays.get(SCALE)
+        if self._unpack is not None and scales is not None:
+            shape = case_of_call(case, call).given_shape
+            *leading, groups = case.operation.result_shapes(SCALE, shape)[0]
+            arrays[SCALE] = self._unpack(scales, prod(leading), groups)
         return _completed(case, record, arrays, entry["holds"])
 
     def _array(self, entry: Sequence[Any] | None) -> Array | None:

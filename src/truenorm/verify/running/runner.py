@@ -60,20 +60,20 @@ class Log:
 
     def store(self, kind: str, shape: list[int], data: bytes) -> list[Any]:
         """Append an array to a file, but no row twice; return where it is."""
+        width = len(data) // shape[0] if len(shape) > 1 and shape[0] else 0
+        width = width if width > SHORT_ROW else max(len(data), 1)
         with self.arrays.open("ab") as file:
-
-            def place(content: bytes) -> int:
-                key = hashlib.sha256(content).digest()
-                if key not in self.places:
-                    self.places[key] = file.tell()
-                    file.write(content)
-                return self.places[key]
-
-            width = len(data) // shape[0] if len(shape) > 1 and shape[0] else 0
-            width = width if width > SHORT_ROW else max(len(data), 1)
-            rows = [place(data[k : k + width]) for k in range(0, len(data), width)]
+            rows = [self.place(data[k : k + width], file) for k in range(0, len(data), width)]
             index = zlib.compress(array("q", rows).tobytes())
-            return [kind, shape, width, place(index), len(index)]
+            return [kind, shape, width, self.place(index, file), len(index)]
+
+    def place(self, content: bytes, file: Any) -> int:
+        """Return where some bytes are in a file, and write them if they are not yet there."""
+        key = hashlib.sha256(content).digest()
+        if key not in self.places:
+            self.places[key] = file.tell()
+            file.write(content)
+        return self.places[key]
 
 
 def start_child() -> Any:
@@ -85,14 +85,8 @@ def start_child() -> Any:
 def supervise(args: Any, path: Path, start: Any = start_child) -> int:
     """Start children until all calls are made. A crash or a hang is the result of its call."""
     while True:
-        before, child, since, size, hung = (
-            len(Log(path).entries),
-            start(),
-            time.monotonic(),
-            0,
-            False,
-        )
-        first = size = path.stat().st_size
+        before, first = len(Log(path).entries), path.stat().st_size
+        child, since, size, hung = start(), time.monotonic(), first, False
         while child.poll() is None:
             time.sleep(0.02)
             if size != (size := path.stat().st_size):
@@ -246,8 +240,8 @@ class Runner:
         memory = values["written"].get(self.form, {}).items()
         written = {role: self.tensor("", pair[self.turn % 2]) for role, pair in memory}
         inputs = [values[name] for name in self.manifest["inputs"]]
-        for each in inputs if self.autograd else ():
-            if each is not None:
+        for each in inputs:
+            if self.autograd and each is not None:
                 each.requires_grad_()
         with torch.set_grad_enabled(self.autograd):
             returned = self.call({**values, **written})
@@ -257,9 +251,8 @@ class Runner:
         if written:
             own = [*written.values(), None]
             returned = own[:-1] + [each for each in returned if all(each is not y for y in own)]
-        if len(returned) < len(outputs):
-            text = f"{len(returned)} result, not {len(outputs)}: {', '.join(outputs)}"
-            raise TypeError(f"it returned {text}")
+        if len(returned) < (n := len(outputs)):
+            raise TypeError(f"it returned {len(returned)} result, not {n}: {', '.join(outputs)}")
         return dict(zip(outputs, returned)), (returned, inputs)
 
     def backward(self, values: Values, saved: Any) -> Values:
@@ -281,7 +274,7 @@ class Runner:
         found = iter(torch.autograd.grad(ys, wanted, dys, True, allow_unused=True))
         return {n: None if each is None else next(found) for n, each in zip(names, inputs)}
 
-    def keep(self, results: Values, number: int, prefix: str) -> None:
+    def keep(self, results: Values, number: int) -> None:
         """Read results; if nothing waits for a stream, they have other bits a second time."""
         bits = {name: read(each) for name, each in results.items()}
         if self.waits:
@@ -291,13 +284,13 @@ class Runner:
             if self.waits and read(each) != bits[name]:
                 text = f"returned {name} before it was computed: a stream is not waited for"
                 self.note["failure"] = text
-            if self.kept.get(name, bits[name]) != bits[name]:
+            if self.kept.setdefault(name, bits[name]) != bits[name]:
                 self.note["holds"][name] = [str(number)]
             if each is not None and type(each) not in (torch.Tensor, torch.nn.Parameter):
                 self.note["types"][name] = type(each).__name__
             if each is not None and (at := each.untyped_storage().data_ptr()) in given:
                 self.note["shared"][name] = given[at]
-            self.kept[prefix + name] = bits[name]
+        self.kept |= bits
 
     def passes(self, step: Values, number: int) -> None:
         """Make the passes of a call, and keep the results."""
@@ -311,7 +304,7 @@ class Runner:
             elif name == "backward":
                 results[k] |= self.backward(values[k], saved[k])
             elif name == "keep":
-                self.keep(results.pop(k), number, "later " * k)
+                self.keep({"later " * k + n: y for n, y in results[k].items()}, number)
                 results[k] = {}
             elif name == "pause":
                 time.sleep(PAUSE_SECONDS)
@@ -371,8 +364,7 @@ class Runner:
 
 def parse_arguments(arguments: list[str] | None = None) -> Any:
     """Return the options of the command line."""
-    shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=shape)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add = parser.add_argument
     add("target", help="FILE.py:NAME or package.module:NAME")
     add("folder", type=Path, help="the folder of the recording")
