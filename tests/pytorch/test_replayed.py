@@ -1,4 +1,7 @@
-"""Every planted bug has the same report if it is recorded, run and judged as by verify."""
+"""Every planted bug has the same report if it is recorded, run and judged as by verify.
+
+`nox -s torch -- -m slow` runs all of them.
+"""
 
 from collections.abc import Callable
 from copy import deepcopy
