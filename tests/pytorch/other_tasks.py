@@ -127,6 +127,11 @@ SOLUTIONS = {
         f"{LINEAR}\nself.slope = negative_slope",
         f"{PRODUCT}\ny = y.to(x.dtype)\nreturn 2 * torch.where(y > 0, y, self.slope * y)",
     ),
+    "75_Gemm_GroupNorm_Min_BiasAdd": model(
+        ", i, o, groups, shape",
+        f"{LINEAR}\nself.shift_bias = nn.Parameter(torch.randn(shape))",
+        f"{PRODUCT}\nreturn y.to(x.dtype).min(1, keepdim=True)[0] + self.shift_bias",
+    ),
     "88_Gemm_GroupNorm_Swish_Multiply_Swish": model(
         ", i, o, groups, shape",
         f"{LINEAR}\nself.multiply_weight = nn.Parameter(torch.randn(shape))",

@@ -26,6 +26,7 @@ OPERATIONS = {
     "40_LayerNorm": "layer_norm,eps=1e-05,axes=3",
     "30_Gemm_GroupNorm_Hardtanh": "layer_norm,eps=1e-05,width=4096,groups=2",
     "62_Matmul_GroupNorm_LeakyReLU_Sum": "layer_norm,eps=1e-05,width=4096,groups=2",
+    "75_Gemm_GroupNorm_Min_BiasAdd": "layer_norm,eps=1e-05,width=256,groups=2",
     "88_Gemm_GroupNorm_Swish_Multiply_Swish": "layer_norm,eps=1e-05,width=4096,groups=2,gate=self",
 }
 

@@ -18,7 +18,7 @@ FILE, KERNEL = "submission.py", "kernel"
 
 @dataclass(frozen=True, repr=False)
 class HarnessSubject(Subject):
-    """A submission to another harness.
+    """A submission to another harness: a `Subject` that a score can run in another process.
 
     Attributes
     ----------
@@ -26,8 +26,6 @@ class HarnessSubject(Subject):
         A Python file that defines it as the function ``kernel``, with PyTorch alone.
     form : str
         How that function is called, as for `torch_subject`.
-
-    Other attributes are those of `Subject`.
     """
 
     source: str = ""
@@ -45,8 +43,8 @@ def kernelbench(
 ) -> HarnessSubject:
     """Return a solution of KernelBench as a subject: the norm that its class ModelNew computes.
 
-    Of level 1: 34 to 37, 39 and 40, the norms except batch norm and L1 norm. Of level 2: 30, 62
-    and 88, a matrix product and a group norm. Their matrix is the identity, so that the product
+    Of level 1: 34 to 37, 39 and 40, the norms except batch norm and L1 norm. Of level 2: 30, 62,
+    75 and 88, a matrix product and a group norm. Their matrix is the identity, so that the product
     is exact.
 
     Parameters
@@ -106,7 +104,9 @@ def robust_kbench(
     operation : str
         By default ``layer_norm``, or ``rms_norm`` if there is no bias; ``layer_norm,axes=3`` for
         a weight of three axes.
-    device, **claims
+    device : str
+        The device of the tensors.
+    **claims
         As for `kernelbench`.
 
     Returns
@@ -143,8 +143,10 @@ def flashinfer_bench(
         must support every hidden size.
     returns : bool
         True if ``run`` returns its result instead, without the style of passing destinations.
-    device, **claims
-        As for `kernelbench`; by default the type of the definition.
+    device : str
+        The device of the tensors.
+    **claims
+        As for `kernelbench`; by default, the type is that of the definition.
 
     Returns
     -------

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,6 +76,10 @@ class Layout(NamedTuple):
     """Arguments of the constructor, where it has them."""
     without_optional: Function | None = None
     """In place of `after`, where the constructor does not have them."""
+    other: float = 0.0
+    """The elements of a parameter that belongs to neither the matrix nor the norm."""
+    by_column: bool = False
+    """True if the least element of a row is returned: all but one are made large, by turns."""
 
 
 def with_two_axes(x: Any) -> Any:
@@ -86,6 +90,13 @@ def with_two_axes(x: Any) -> Any:
 def undo_leaky_sum(y: Any, _: Any) -> Any:
     """Return the y of which twice the leaky ReLU, of slope 0.01, was returned."""
     return (y / 2).where(y > 0, (y.double() / 0.02).to(y.dtype))
+
+
+def alone(values: Mapping[str, Any], at: int) -> dict[str, Any]:
+    """Return gamma and beta with which one column of y is the least of its row."""
+    gamma, beta = values["gamma"] * 0, values["beta"] * 0 + UNBOUNDED
+    gamma[at], beta[at] = values["gamma"][at], values["beta"][at]
+    return {"gamma": gamma, "beta": beta}
 
 
 def of_product(*others: Any) -> Callable[[Sequence[int], Sequence[Any]], list[Any]]:
@@ -117,13 +128,20 @@ LAYOUTS = {
         f"{PRODUCT},gate=self",
         lambda shape, _: [shape[-1], shape[-1], GROUPS, (shape[-1],)],
         after=lambda y, _: y * (2 / TINY),
+        other=TINY,
+    ),
+    "Gemm_GroupNorm_Min_BiasAdd": Layout(
+        f"layer_norm,groups={GROUPS},width=256",  # a call for each column
+        lambda shape, _: [shape[-1], shape[-1], GROUPS, (1, shape[-1], 1, 1)],
+        after=lambda y, _: y[0, 0, :, 0],
+        other=-0.0,  # -0 + -0 is -0
+        by_column=True,
     ),
 }
 """By the name of the problem without its number."""
 NOT_JUDGED = {
     "BatchNorm": "its statistics are those of a batch, and the judge has norms of rows",
     "L1Norm": "it divides by absolute values, and the judge has norms by squares",
-    "Gemm_GroupNorm_Min_BiasAdd": "it returns the least element of a row, and no y",
 }
 
 
@@ -165,11 +183,12 @@ class _Reference:
 
     def __init__(self, model: Any) -> None:
         self.roles: dict[str, str] = {}
+        self.axes: dict[str, int] = {}
         self.eps = float(getattr(model, "eps", 0.0))
         for path, module in model.named_modules():
-            for name, _ in module.named_parameters(recurse=False):
+            for name, parameter in module.named_parameters(recurse=False):
                 full = f"{path}.{name}" if path else name
-                self.roles[full] = self._role(module, name)
+                self.roles[full], self.axes[full] = self._role(module, name), parameter.ndim
             if path and hasattr(module, "eps"):
                 self.eps = float(module.eps)
 
@@ -179,38 +198,39 @@ class _Reference:
             return {"weight": "gamma", "bias": "beta"}[name]
         if hasattr(module, "in_features"):
             return {"weight": "identity", "bias": "zero"}[name]
-        return "tiny"
+        return "other"
 
     @property
     def has_gamma(self) -> bool:
         """True if the norm has parameters."""
         return "gamma" in self.roles.values()
 
-    def matched(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the roles of the parameters of another model; the longest common end counts."""
+    def matched(self, axes: Mapping[str, int]) -> dict[str, str]:
+        """Return the roles of the parameters of another model, given their numbers of axes.
+
+        That of the problem with as many axes and the longest common end of the name is taken.
+        """
         left, roles = dict(self.roles), {}
-        for name in sorted(
-            names, key=lambda name: -max(map(_common(name), self.roles), default=0)
-        ):
-            best = max(left, key=_common(name), default=None)
-            if best is None or not _common(name)(best):
+
+        def fit(name: str, other: str) -> tuple[bool, int]:
+            return axes[name] == self.axes[other], _common(name, other)
+
+        best = {name: max((fit(name, other) for other in left), default=None) for name in axes}
+        for name in sorted(axes, key=lambda name: best[name] or (False, 0), reverse=True):
+            other = max(left, key=partial(fit, name), default="")
+            if not other or not _common(name, other):
                 raise ValueError(
                     f"ModelNew has a parameter {name}; those of Model are "
                     f"{', '.join(self.roles) or 'none'}"
                 )
-            roles[name] = left.pop(best)
+            roles[name] = left.pop(other)
         return roles
 
 
-def _common(name: str) -> Callable[[str], int]:
-    """Return a function: the length of the common end of a name and another."""
-    own = _usual(name)
-
-    def length(other: str) -> int:
-        pairs = zip(own, _usual(other), strict=False)
-        return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-
-    return length
+def _common(name: str, other: str) -> int:
+    """Return the length of the common end of two names."""
+    pairs = zip(_usual(name), _usual(other), strict=False)
+    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
 
 def _usual(name: str) -> str:
@@ -244,17 +264,29 @@ class _Model:
     def _call(self, x: Any, values: dict[str, Any]) -> Any:
         torch = importlib.import_module("torch")
         with torch.no_grad():  # a harness compares y alone
-            module = self._module(x)
-            roles = self.reference.matched([name for name, _ in module.named_parameters()])
-            size = x.shape[-1]
-            if "identity" in roles.values():
-                options = {"dtype": x.dtype, "device": x.device}
-                values["identity"] = torch.eye(size, **options)
-                values["zero"] = torch.zeros(size, **options)
-                values["tiny"] = torch.full((size,), TINY, **options)
-            parameters = {name: values[role] for name, role in roles.items()}
-            y = torch.func.functional_call(module, parameters, (self.layout.before(x),))
-            return self._after(y, x)
+            if not self.layout.by_column:
+                return self._result(x, values)
+            columns = range(x.shape[-1])
+            return torch.stack([self._result(x, alone(values, at)) for at in columns], -1)
+
+    def _result(self, x: Any, values: Mapping[str, Any]) -> Any:
+        """Call the model with parameters of these values."""
+        torch = importlib.import_module("torch")
+        module = self._module(x)
+        own = dict(module.named_parameters())
+        roles = self.reference.matched({name: each.ndim for name, each in own.items()})
+        options = {"dtype": x.dtype, "device": x.device}
+        made: dict[str, Function] = {
+            "identity": lambda shape: torch.eye(*shape, **options),
+            "zero": lambda shape: torch.zeros(shape, **options),
+            "other": lambda shape: torch.full(shape, self.layout.other, **options),
+        }
+        parameters = {
+            name: made[role](own[name].shape) if role in made else values[role]
+            for name, role in roles.items()
+        }
+        y = torch.func.functional_call(module, parameters, (self.layout.before(x),))
+        return self._after(y, x)
 
     @cached_property
     def _optional(self) -> dict[str, Any]:
