@@ -224,7 +224,7 @@ ENTRY = {"step": 3, "failure": ""}
         ),
         (SEEN, {**ENTRY, "types": {"y": "Lazy"}}, "y is of the type Lazy"),
         (SEEN, {**ENTRY, "shared": {"y": "x"}}, "y is in the memory of x."),
-        (SEEN, {**ENTRY, "threads": 1}, "It leaves threads behind."),
+        ({**SEEN, "threads": ["Thread-1"]}, ENTRY, "It returns before its threads have ended."),
     ],
 )
 def test_hacks(notes: dict[str, Any], entry: dict[str, Any], reason: str) -> None:

@@ -489,8 +489,8 @@ def _shared(seen: Evidence) -> Iterator[str]:
 
 
 def _threads(seen: Evidence) -> Iterator[str]:
-    if any(entry.get("threads", 0) for entry in seen.log):
-        yield "It leaves threads behind."
+    if seen.notes.get("threads"):
+        yield "It returns before its threads have ended."
 
 
 HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {

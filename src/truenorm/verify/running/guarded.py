@@ -16,6 +16,7 @@ import os
 import secrets
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,6 +29,8 @@ MODULES = (
     *("builtins", "ctypes", "hashlib", "json", "os", "threading", "time"),
 )
 """Modules whose functions a kernel must not replace; those of the runner are compared as well."""
+BY_PYTORCH = {"torch.manual_seed"}
+"""Functions that ``torch.compile`` replaces."""
 OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
 """Packages that have norms."""
 NOTES, OUTPUT = "guards.json", "output.txt"
@@ -79,6 +82,12 @@ class HeldFunctions:
                     yield f"{owner}.{name}"
 
 
+def is_of_package(thread: threading.Thread, folder: str) -> bool:
+    """Return True if a thread runs a function of a package, such as a compiler of PyTorch."""
+    code = getattr(getattr(thread, "_target", None), "__code__", None)
+    return code is not None and code.co_filename.startswith(folder)
+
+
 class Operators:
     """The operators of PyTorch that are called, as its profiler sees them.
 
@@ -107,12 +116,17 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
     runner.torch = torch = import_torch()
     replaced: set[str] = set()
+    running: set[str] = set()
+    list_threads, own = threading.enumerate, str(Path(torch.__file__).parent)
 
     def checking(method: Any) -> Any:
-        """Return a method that looks for replaced functions before results are read."""
+        """Return a method after which threads and replaced functions are looked for."""
 
         def checked(*args: Any, **named: Any) -> Any:
+            before = list_threads()
             result = method(*args, **named)
+            started = [each for each in list_threads() if each not in before]
+            running.update(each.name for each in started if not is_of_package(each, own))
             replaced.update(held.replaced())
             return result
 
@@ -126,7 +140,8 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     replaced.update(held.replaced())
     notes = {
         "operators": operators.names(),
-        "replaced": sorted(replaced),
+        "replaced": sorted(replaced - BY_PYTORCH),
+        "threads": sorted(running),
         "imports": sorted({*OTHER_NORMS} & {*sys.modules}),
     }
     write_text(path.with_name(NOTES), dumps(notes), encoding="utf-8")
