@@ -138,8 +138,9 @@ def with_zeroed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def with_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runner keep all memory, so that no address is used twice."""
-    source, old = recording.runner_source().decode(), "if not name or key not in self.pool:"
-    new = "if self.pool.setdefault(len(self.pool), self.pool.get(key)) is not self:"
+    source = recording.runner_source().decode()
+    old = "memory = self.pool.get(key) if name else None"
+    new = "memory, key, name = None, len(self.pool), 'kept'"
     assert source.count(old) == 1
     monkeypatch.setattr(recording, "runner_source", lambda: source.replace(old, new).encode())
 
