@@ -1,6 +1,7 @@
 """The score without PyTorch: its value, the cases that are drawn, and the signs of cheating."""
 
 import json
+import os
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,7 @@ from truenorm.verify.scores import (
     HACKS,
     Evidence,
     Score,
+    Server,
     Submission,
     draw_suite,
     generator,
@@ -270,6 +272,12 @@ def test_json() -> None:
 def test_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tv.score("file.py:name", **{"seed": 1, **options})
+
+
+def test_server_without_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork", raising=False)
+    with pytest.raises(CannotRunError, match="cannot fork: score one kernel at a time"):
+        Server("python")
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")

@@ -251,6 +251,8 @@ class Server:
     """Runs recordings in forks of one process that has imported PyTorch."""
 
     def __init__(self, python: str) -> None:
+        if not hasattr(os, "fork"):
+            raise CannotRunError("this system cannot fork: score one kernel at a time")
         self._python, self._folder = python, tempfile.TemporaryDirectory(prefix="truenorm-")
         for name in (RUNNER, GUARDED):
             Path(self._folder.name, name).write_bytes(_source(name))
