@@ -1,5 +1,6 @@
 """Annotations and the summary of a job of GitHub."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,8 +96,8 @@ def test_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     record(monkeypatch, "truenorm.cli.judge.judge_recording", made(finding()))
     (tmp_path / "results").mkdir()
     (tmp_path / "kernel.py").write_text("\ndef mine(): pass\n")
-    header = f'{"0" * 16} {{"target": "{(tmp_path / "kernel.py").as_posix()}:mine"}}\n'
-    (tmp_path / "results" / "log.jsonl").write_text(header)
+    header = {"target": f"{(tmp_path / 'kernel.py').as_posix()}:mine"}
+    (tmp_path / "results" / "log.jsonl").write_text(f"{json.dumps(header)}\n")
     done = run("judge", tmp_path, "--github", file)
     assert done.exit_code == 1
     assert f"{tmp_path.name}/kernel.py,line=2,title=" in done.stderr
