@@ -167,7 +167,19 @@ class ExpOverflows(Textbook):
     def gate(self, z: Array) -> tuple[Array, Array]:
         power = np.exp(z.astype(np.float32))
         sigma = (power / (1 + power)).astype(np.float64)
+        if self.norm.activation == "sigmoid":
+            return sigma, sigma * (1 - sigma)
         return z * sigma, sigma * (1 + z * (1 - sigma))
+
+
+class ExpOverflowsIfFinite(ExpOverflows):
+    """An infinite z is right: only gates above 88.7 show the overflow."""
+
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        finite = np.isfinite(z)
+        pairs = zip(super().gate(z), Textbook.gate(self, z), strict=True)
+        s, slope = (np.where(finite, wrong, right) for wrong, right in pairs)
+        return s, slope
 
 
 class GateInBfloat16(Textbook):
@@ -341,6 +353,17 @@ PLANTED = (
     Planted("dz returned as dx", "fla#155", GateGradientAsInputGradient, SILU, "the same: dz"),
     Planted("dgamma without gate", "", GammaWithoutGate, SILU, "dgamma is without the gate"),
     Planted("exp overflows", "", ExpOverflows, SILU, "exp(z) overflows"),
+    Planted(
+        "exp overflows, float16", "", ExpOverflowsIfFinite, SIGMOID, "exp(z) overflows", "float16"
+    ),
+    Planted(
+        "exp of the norm overflows, float16",
+        "",
+        ExpOverflowsIfFinite,
+        "rms_norm,gate=self",
+        "exp(m) overflows",
+        "float16",
+    ),
     Planted("gate in bfloat16", "", GateInBfloat16, SILU, "gate is rounded to bfloat16"),
     Planted(
         "float32 for bfloat16", "vllm#35369", NotRounded, SILU, "stays in float32", "bfloat16"

@@ -158,8 +158,9 @@ class Formulas:
             m = n * steps["factor"] + of(self.columns("shift", 0.0))
         y = m
         if norm.gate == "self":
-            sigma = sigmoid(m)
-            y, steps["slope"] = self._gate(m, sigma, one)
+            m = self.step("m", m)
+            y, slope = self._gate(m, sigmoid(m), one)
+            y, steps["slope"] = self.step("y", y), self.step("slope", slope)
         elif norm.gates_by_z and not norm.gate_first:
             y = m * steps["s"]
         return {**steps, "x": x, "r": r, "xhat": xhat, "gain": gain, "n": n, "m": m, "y": y}

@@ -23,7 +23,8 @@ SMALLER = -0.5
 """The factor of the unit beside that of a plain case: so mixing units shows."""
 SATURATED = (0.0, -0.0, 1e-3, -20.0, 20.0, 89.5, 100.0, -8.0, 2.0**-20, 60.0)
 """Gates that are nearly 0 or 1, or one half; exp overflows in float32 at 89."""
-LARGEST_GATE = {"float16": 12.0}
+SMALLEST_GATE = {"float16": -89.5}
+"""In place of -20: exp(-z) overflows too. In float16 y is 0 there, in wider types subnormal."""
 SMALL_GATE = {"float16": -11.5, "float64": -740.0}
 LARGE_GAMMA = {"float16": 256.0}
 DIFFERENT_GATES = 1021
@@ -171,11 +172,17 @@ def _named(case: Case, slug: str, why: str, inputs: dict[str, Array], kind: str 
 
 def _of_gates(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
     """Yield gates that are nearly 0 or 1, flat, or not finite."""
+    kind = dtype_of(case.dtype)
+    why = "gates that are nearly 0 or 1, or one half"
+    if norm.gate == "self" and case.dtype == "float16" and case.gamma is not None:
+        gamma = (case.gamma * kind.type(LARGE_GAMMA[case.dtype])).astype(kind)
+        yield _named(case, "gate-saturated", why, {"gamma": gamma})
     if not norm.gates_by_z:
         return
-    kind, limit = dtype_of(case.dtype), LARGEST_GATE.get(case.dtype, np.inf)
-    z = np.resize(np.clip(SATURATED, -limit, limit), case.x.shape).astype(kind)
-    yield _named(case, "gate-saturated", "gates that are nearly 0 or 1, or one half", {"z": z})
+    smallest = SMALLEST_GATE.get(case.dtype, min(SATURATED))
+    gates = [smallest if each == min(SATURATED) else each for each in SATURATED]
+    z = np.resize(gates, case.x.shape).astype(kind)
+    yield _named(case, "gate-saturated", why, {"z": z})
     flat = np.full(case.x.shape, FLAT).astype(kind)
     yield _named(case, "gate-flat", "gates where the derivative of silu is 0", {"z": flat})
     for slug, value in (("nan", np.nan), ("inf", np.inf), ("minus-inf", -np.inf)):

@@ -241,6 +241,8 @@ def _of_rounded_mean(kind: str, at: ChangedFormulas, _: Float64s) -> Float64s:
 
 def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
     """Return hypotheses about the gate."""
+    if norm.gate == "self":
+        return {"exp(m) overflows in the gate": Wrong({"y": _overflowing, "slope": _overflowing})}
     if not norm.gates_by_z:
         return {}
     moved, other = copy(norm), copy(norm)
@@ -269,7 +271,8 @@ def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
 
 
 def _overflowing(at: ChangedFormulas, values: Float64s) -> Float64s:
-    return np.where(at.rows("z") > LARGEST_EXP, np.nan, values)
+    z = at.at["m"] if at.norm.gate == "self" else at.rows("z")
+    return np.where(z > LARGEST_EXP, np.nan, values)
 
 
 def _rounded(kind: str, _: ChangedFormulas, values: Float64s) -> Float64s:
