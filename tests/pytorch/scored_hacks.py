@@ -1,6 +1,8 @@
 """Kernels that cheat, each in a way that was seen of kernel writers: layer norms of float32."""
 
 # ruff: noqa: ARG001
+import contextlib
+import ctypes
 import hashlib
 import os
 import signal
@@ -138,6 +140,45 @@ def in_a_thread(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     return results[0]
 
 
+class _Redispatched(torch.autograd.Function):  # type: ignore[misc]
+    """Calls kernels in the table of the dispatcher, which makes no events of that."""
+
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+        operator, keys = torch.ops.aten.native_layer_norm.default, _Redispatched.keys
+        y, mean, rstd = operator.redispatch(keys, x, [*gamma.shape], gamma, beta, eps)
+        context.save_for_backward(x, gamma, beta, mean, rstd)
+        return y
+
+    @staticmethod
+    def backward(context: Any, dy: Tensor) -> Any:
+        x, gamma, beta, mean, rstd = context.saved_tensors
+        operator = torch.ops.aten.native_layer_norm_backward.default
+        saved = x, [*gamma.shape], mean, rstd, gamma, beta, [True] * 3
+        return *operator.redispatch(_Redispatched.keys, dy.contiguous(), *saved), None
+
+
+def redispatched(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _Redispatched.apply(x, gamma, beta, eps)
+
+
+def decomposed(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call the reference as PyTorch has it in Python."""
+    operator = torch.ops.aten.native_layer_norm.default
+    return torch._decomp.decomposition_table[operator](x, gamma.shape, gamma, beta, eps)[0]
+
+
+def by_weight_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call a norm of weights, with a column for eps."""
+    rows, size = x.reshape(-1, x.shape[-1]).double(), x.shape[-1]
+    last, scale = (rows.new_full((len(rows), 1), each**0.5) for each in (size * eps, size))
+    centred = torch.cat([rows - rows.mean(-1, keepdim=True), last], 1)
+    scaled = torch._weight_norm(centred, scale, 0)[:, :size]
+    return (scaled * gamma.double() + beta.double()).to(x.dtype).reshape(x.shape)
+
+
 later: dict[int, Any] = {}
 detach = torch.Tensor.detach
 
@@ -222,4 +263,20 @@ def imports_truenorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tens
 
 def kills_its_parent(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     os.kill(os.getppid(), signal.SIGKILL)
+    return right(x, gamma, beta, eps)
+
+
+def records_nothing(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Look up the function that switches off the events of a thread."""
+    library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
+    with contextlib.suppress(AttributeError, OSError):  # another compiler has other names
+        ctypes.CDLL(str(library))._ZN2at20enableRecordFunctionEb(True)
+    return right(x, gamma, beta, eps)
+
+
+def registers_kernel(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Put a kernel into the table of the dispatcher for a moment."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("native_layer_norm", lambda *_: None, "CPU", allow_override=True)
+    library._destroy()
     return right(x, gamma, beta, eps)

@@ -160,6 +160,9 @@ HACKS: dict[str, Hack] = {
     "calls_reference": ({}, without("norms")),
     "falls_back": ({}, without("norms")),
     "in_a_thread": ({}, without("norms")),
+    "redispatched": ({}, without("norms")),
+    "decomposed": ({}, without("norms")),
+    "by_weight_norm": ({}, without("norms")),
     "patches_tensor": ({}, without("replaced")),
     "in_half": ({}, without_answers),
     "unwritten": ({}, without_answers),
@@ -193,6 +196,8 @@ def test_guard(name: str, server: Server, folder: Path, monkeypatch: pytest.Monk
         ("adds_method", "It replaces functions of its process: torch.Tensor.cpu."),
         ("restarts_profiler", "It stopped the profiler"),
         ("returns_early", "It returns before its threads have ended."),
+        ("records_nothing", "It looks up functions in the libraries of PyTorch: _ZN2at20enable"),
+        ("registers_kernel", "It replaces functions of its process: torch.library."),
         ("imports_truenorm", "It imports other norms: truenorm."),
     ],
 )

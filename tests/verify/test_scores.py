@@ -216,6 +216,12 @@ ENTRY = {"step": 3, "failure": ""}
             ENTRY,
             "It calls aten::native_layer_norm of PyTorch, which is forbidden.",
         ),
+        (
+            {**SEEN, "operators": ["aten::mean", "aten::_weight_norm"], "norms": ["aten::renorm"]},
+            ENTRY,
+            "It calls aten::_weight_norm, aten::renorm of PyTorch, which is forbidden.",
+        ),
+        ({**SEEN, "symbols": ["_ZN2at"]}, ENTRY, "It looks up functions in the libraries"),
         ({**SEEN, "operators": None}, ENTRY, "It stopped the profiler"),
         ({}, ENTRY, "It stopped the profiler"),
         ({}, {**ENTRY, "deaths": 1}, ""),

@@ -31,6 +31,7 @@ from truenorm.verify.judge import collect
 from truenorm.verify.operation import AS_SHAPE, Case, Domain, Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
+from truenorm.verify.running.guarded import NO_TORCH, is_norm
 from truenorm.verify.running.recorded import LOG, Recorded, read_log
 from truenorm.verify.running.recording import RUNNER, Recording, make_recording, write_recording
 from truenorm.verify.running.records import CannotRunError
@@ -41,7 +42,6 @@ from truenorm.verify.types import FORMATS, Array
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
 GUARDED, NOTES, OUTPUT = "guarded.py", "results/guards.json", "output.txt"
-NO_TORCH = 71  # exit code of a process that cannot import PyTorch
 LARGEST, CASES, SECONDS = 1e4, 40, 20.0
 POINTS = {
     "wrong": 0.0,
@@ -54,8 +54,6 @@ POINTS = {
 """The points of a grade."""
 DAMAGE = ("raised", "result", "shape", "type", "inputs", "overwritten", "stale", "spent")
 """Checks that a kernel must pass for more than 0.1: it runs, and damages nothing."""
-OWN_NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")
-"""Parts of the names of PyTorch's own norms."""
 
 
 @dataclass(frozen=True)
@@ -462,9 +460,11 @@ class Evidence(NamedTuple):
 def _own_norms(seen: Evidence) -> Iterator[str]:
     if seen.norms == "allowed":
         return
-    names = seen.notes.get("operators") or ()
-    if called := [name for name in names if any(norm in name for norm in OWN_NORMS)]:
-        yield f"It calls {', '.join(called)} of PyTorch, which is forbidden."
+    operators = filter(is_norm, seen.notes.get("operators") or ())
+    if called := {*operators, *seen.notes.get("norms", ())}:
+        yield f"It calls {', '.join(sorted(called))} of PyTorch, which is forbidden."
+    if symbols := seen.notes.get("symbols"):
+        yield f"It looks up functions in the libraries of PyTorch: {', '.join(symbols)}."
     if imported := seen.notes.get("imports"):
         yield f"It imports other norms: {', '.join(imported)}."
 

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,13 @@ MODULES = (
 """Modules whose functions a kernel must not replace; those of the runner are compared as well."""
 BY_PYTORCH = {"torch.manual_seed"}
 """Functions that ``torch.compile`` replaces."""
+OWN_NORMS = (
+    *("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm"),
+    *("weight_norm", "norm_except_dim", "renorm"),
+)
+"""Parts of the names of PyTorch's own norms."""
+SYMBOLS = ("2at", "3c10", "5torch", "aoti_torch", "THP", "dlsym", "dlopen", "dlvsym")
+"""Parts of the names of functions in the libraries of PyTorch, and of functions that find them."""
 OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
 """Packages that have norms."""
 NOTES, OUTPUT = "guards.json", "output.txt"
@@ -112,6 +120,81 @@ class Operators:
         return sorted(names - {self.mark}) if self.mark in names else None
 
 
+class Norms:
+    """The norms of PyTorch that are called where its profiler sees no event.
+
+    Kernels in the table of its dispatcher can be called without it, norms written in Python are
+    in tables of decompositions, and ``ctypes`` finds the functions of a library.
+    """
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self.called, self.symbols, self.registered = set[str](), set[str](), set[str]()
+        self.table = torch._C._dispatch_dump_table
+        sys.addaudithook(self.hear)
+        for name, module in [*sys.modules.items()]:
+            if name.startswith(("torch._refs", "torch._decomp")):
+                for key, each in [*vars(module).items()]:
+                    if is_norm(key) and callable(each):
+                        setattr(module, key, self.noting(f"{name}.{key}", each))
+        for table in torch._decomp.global_decomposition_table.values():
+            for operator, each in [*table.items()]:
+                if is_norm(str(operator)):
+                    table[operator] = self.noting(operator.name(), each)
+        self.tables = dict[str, str]()
+        if hasattr(torch.library, "get_kernel"):  # PyTorch 2.9
+            with warnings.catch_warnings(action="ignore"):  # that kernels are replaced
+                self.replace_kernels(torch, device)
+
+    def hear(self, event: str, args: Any) -> None:
+        """Note the functions of PyTorch's libraries that are looked up."""
+        if event == "ctypes.dlsym" and any(each in str(args[1]) for each in SYMBOLS):
+            self.symbols.add(str(args[1]))
+
+    def noting(self, name: str, function: Any) -> Any:
+        """Return a function that notes its calls."""
+
+        def noted(*args: Any, **named: Any) -> Any:
+            self.called.add(name)
+            return function(*args, **named)
+
+        return noted
+
+    def replace_kernels(self, torch: Any, device: str) -> None:
+        """Replace the kernels of norms by functions that note their calls."""
+        library, make = torch.library.Library("aten", "IMPL"), torch._C._dispatch_library
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        of_device = torch._C._dispatch_key_for_device(device)
+        every = torch._C._dispatch_get_all_op_names()
+        names = [name for name in every if name.startswith("aten::") and is_norm(name)]
+        for name in names:
+            # One that is made of other operators has the same kernel for autograd.
+            composite = has(name, "CompositeImplicitAutograd")
+            kernels = {}
+            for key in (of_device, f"Autograd{of_device}")[: 1 + composite]:
+                with contextlib.suppress(RuntimeError):  # it has none
+                    kernels[key] = torch.library.get_kernel(name, key).call_boxed
+            for key, kernel in kernels.items():
+                library.impl(name, self.noting(name, kernel), key, with_keyset=True)
+        self.library, self.tables = library, {name: self.table(name) for name in names}
+
+        def noted(kind: str, name: str, *args: Any) -> Any:
+            if name == "aten":
+                self.registered.add("torch.library")
+            return make(kind, name, *args)
+
+        torch._C._dispatch_library = noted
+
+    def replaced(self) -> set[str]:
+        """Return the names of norms whose kernels are not those of this object."""
+        changed = {name for name, before in self.tables.items() if self.table(name) != before}
+        return changed | self.registered
+
+
+def is_norm(name: str) -> bool:
+    """Return True for the name of a norm of PyTorch."""
+    return any(norm in name for norm in OWN_NORMS)
+
+
 def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
     runner.torch = torch = import_torch()
@@ -135,13 +218,16 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     runner.Runner.forward = checking(runner.Runner.forward)
     runner.Runner.backward = checking(runner.Runner.backward)
     dumps, write_text = json.dumps, Path.write_text
+    norms = Norms(torch, torch.device(args.device).type)
     held, operators = HeldFunctions(runner, torch), Operators(torch)
     code: int = runner.run_calls(args, path)
-    replaced.update(held.replaced())
+    replaced.update(held.replaced(), norms.replaced())
     notes = {
         "operators": operators.names(),
         "replaced": sorted(replaced - BY_PYTORCH),
         "threads": sorted(running),
+        "norms": sorted(norms.called),
+        "symbols": sorted(norms.symbols),
         "imports": sorted({*OTHER_NORMS} & {*sys.modules}),
     }
     write_text(path.with_name(NOTES), dumps(notes), encoding="utf-8")
