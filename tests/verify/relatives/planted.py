@@ -15,7 +15,7 @@ GROUP_NORM, GROUPED = "group_norm,groups=2", "rms_norm,groups=4"
 SILU, SILU_FIRST = "rms_norm,gate=silu", "rms_norm,groups=2,gate=silu-first"
 SIGMOID, HEADS = "rms_norm,gate=sigmoid", "rms_norm,heads=4"
 BY_SAMPLE, BY_ROW = "layer_norm,modulate=sample,gamma=false", "rms_norm,modulate=row"
-PARTIAL = "rms_norm,variance=3/4"
+PARTIAL, GATED_GROUPS = "rms_norm,variance=3/4", "rms_norm,groups=4,gate=silu"
 At = dict[str, Any]
 
 
@@ -158,7 +158,7 @@ class GateGradientAsInputGradient(Textbook):
         return [gradients[1], *gradients[1:]]
 
 
-class GammaWithoutGate(Textbook):
+class GammaOfDy(Textbook):
     def terms(self, dy: Array, e: Array, at: At) -> Array:  # noqa: ARG002 (of the interface)
         return super().terms(dy, dy, at)
 
@@ -252,6 +252,96 @@ class GateLanesOfTheNextRow(Textbook):
         size = cut.shape[-1]
         over = self.lanes[..., : (1 << (size - 1).bit_length()) - size]
         return np.asarray(super().variance(cut, mean) + (over**2).sum(-1, keepdims=True) / size)
+
+
+class GammaOfTheFirstGroup(Textbook):
+    def per_element(self, values: Array, shape: tuple[int, ...]) -> Array:
+        groups = self.norm.groups
+        return super().per_element(np.tile(values[: len(values) // groups], groups), shape)
+
+
+class GateOfTheFirstGroup(Textbook):
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        return super().gate(np.tile(z[:, : z.shape[1] // self.norm.groups], self.norm.groups))
+
+
+class Interleaved(Textbook):
+    def units(self, x: Array) -> Array:
+        groups = self.norm.groups
+        cut = x.reshape(len(x), x.shape[1] // groups, groups, -1)
+        return cut.swapaxes(1, 2).reshape(len(x), groups, -1)
+
+    def back(self, units: Array, shape: tuple[int, ...]) -> Array:
+        cut = units.reshape(*units.shape[:2], shape[1] // units.shape[1], -1)
+        return cut.swapaxes(1, 2).reshape(shape)
+
+
+class LastHead(Textbook):
+    def columns(self, terms: Array) -> Array:
+        return super().columns(terms[:, -1:])
+
+
+class FirstHead(Textbook):
+    def columns(self, terms: Array) -> Array:
+        return super().columns(terms[:, :1])
+
+
+class OtherSamples(Textbook):
+    def modulation(self, values: Array, shape: tuple[int, ...]) -> Array:
+        sample = np.arange(shape[0] * shape[1]) % shape[0]
+        return values[sample].reshape(shape)
+
+
+class ScaleWithoutGamma(Textbook):
+    def save(self, at: At) -> None:
+        at["n"] = self.back(at["xhat"], at["shape"])
+
+
+class GammaOfTheUngated(Textbook):
+    def terms(self, dy: Array, e: Array, at: At) -> Array:  # noqa: ARG002 (of the interface)
+        return np.asarray(e * self.back(self.units(at["u"]) * at["r"], at["shape"]))
+
+
+class DividedByAllColumns(Textbook):
+    def variance(self, cut: Array, mean: Array) -> Array:
+        size = cut.shape[-1]
+        return np.asarray(super().variance(cut, mean) * (self.norm.counted(size) / size))
+
+
+class AllColumnsOfBackward(Textbook):
+    def input_gradient(self, g: Array, at: At) -> Array:
+        _, along = self.means(g, at["xhat"])
+        return np.asarray(at["r"] * (g - at["xhat"] * along))
+
+
+class MeanForSum(Textbook):
+    def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
+        mean, along = super().means(g, xhat)
+        return mean, along / g.shape[-1]
+
+
+class ResidualNotInVariance(Textbook):
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        super().normalized(at["x"], eps, at)
+        return np.asarray(self.units(u) * at["r"])
+
+
+class SlopeAtXhat(Textbook):
+    def save(self, at: At) -> None:
+        _, at["slope"] = self.gate(self.back(at["xhat"], at["shape"]))
+
+
+class TailLeftOut(Textbook):
+    """A loop over whole blocks of 64; a shorter unit is one block."""
+
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        cut = self.units(u)
+        size = cut.shape[-1]
+        blocks = cut[..., : size - size % 64 or size]
+        at["mean"] = blocks.sum(-1, keepdims=True) / size
+        variance = ((blocks - at["mean"]) ** 2).sum(-1, keepdims=True) / size
+        at["r"] = 1 / np.sqrt(variance + eps)
+        return np.asarray((cut - at["mean"]) * at["r"])
 
 
 class Planted(NamedTuple):
@@ -351,7 +441,7 @@ PLANTED = (
     Planted("slope is sigma", "", SlopeWithoutItsSecondTerm, SILU, "without z*sigma*(1 - sigma)"),
     Planted("dz from the gated y", "fla#1071", GateGradientOfTheGated, SILU, "from the gated y"),
     Planted("dz returned as dx", "fla#155", GateGradientAsInputGradient, SILU, "the same: dz"),
-    Planted("dgamma without gate", "", GammaWithoutGate, SILU, "dgamma is without the gate"),
+    Planted("dgamma without gate", "", GammaOfDy, SILU, "dgamma is without the gate"),
     Planted("exp overflows", "", ExpOverflows, SILU, "exp(z) overflows"),
     Planted(
         "exp overflows, float16", "", ExpOverflowsIfFinite, SIGMOID, "exp(z) overflows", "float16"
@@ -407,4 +497,37 @@ PLANTED = (
         computes="rms_norm",
     ),
     Planted("QK-norm over all heads", "vllm#16311", OneGroup, HEADS, "heads are ignored"),
+    Planted("gamma of group 0", "", GammaOfTheFirstGroup, GROUP_NORM, "of the first group"),
+    Planted("z of group 0", "", GateOfTheFirstGroup, GATED_GROUPS, "z is that of the first group"),
+    Planted("interleaved groups", "", Interleaved, GROUP_NORM, "groups are interleaved"),
+    Planted("last head", "", LastHead, HEADS, "that of the last head"),
+    Planted("first head", "", FirstHead, HEADS, "that of the first head"),
+    Planted("sample row % N", "", OtherSamples, BY_SAMPLE, "of sample row % N"),
+    Planted("dgamma without scale", "", GammaOfDy, BY_ROW, "without the factor 1 + scale"),
+    Planted(
+        "dscale without gamma",
+        "",
+        ScaleWithoutGamma,
+        "layer_norm,modulate=sample",
+        "dscale is without gamma and beta",
+    ),
+    Planted("dgamma of the ungated x", "", GammaOfTheUngated, SILU_FIRST, "x without the gate"),
+    Planted("partial variance over D", "", DividedByAllColumns, PARTIAL, "divided by all columns"),
+    Planted("dx of all columns", "", AllColumnsOfBackward, PARTIAL, "subtracted in all columns"),
+    Planted(
+        "mean for sum in dx",
+        "",
+        MeanForSum,
+        "rms_norm,divisor=sum,gamma=false",
+        "averaged, not summed",
+    ),
+    Planted(
+        "residual not in r",
+        "",
+        ResidualNotInVariance,
+        "add_rms_norm,heads=4",
+        "without the residual",
+    ),
+    Planted("slope at xhat", "", SlopeAtXhat, "group_norm,groups=2,gate=self", "taken at xhat"),
+    Planted("tail of a block", "", TailLeftOut, GROUP_NORM, "without the last n % 64 elements"),
 )

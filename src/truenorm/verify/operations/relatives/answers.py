@@ -154,8 +154,8 @@ class Formulas:
             n = n + self.step("beta", of(self.columns("beta", 0.0)))
         m = n
         if norm.modulate:
-            steps["factor"] = one + of(self.columns("scale", 0.0))
-            m = n * steps["factor"] + of(self.columns("shift", 0.0))
+            steps["factor"] = one + self.step("scale", of(self.columns("scale", 0.0)))
+            m = n * steps["factor"] + self.step("shift", of(self.columns("shift", 0.0)))
         y = m
         if norm.gate == "self":
             m = self.step("m", m)
@@ -187,8 +187,9 @@ class Formulas:
         elif norm.gates_by_z and not norm.gate_first:
             d = dy * at["s"]
             results["dz"] = self.step("dz", dy * at["m"] * at["slope"])
-        results |= {"dshift": d, "dscale": d * at["n"]}
-        e = d * at["factor"] if norm.modulate else d
+        d = self.step("d", d)
+        results |= {"dshift": d, "dscale": self.step("dscale", d * at["n"])}
+        e = self.step("e", d * at["factor"] if norm.modulate else d)
         return {**results, "dgamma": self.step("terms", e * at["xhat"]), "dbeta": e, "e": e}
 
     def input_gradients(self, at: dict[str, N], e: N, of: Callable[[Float64s], N]) -> dict[str, N]:
@@ -199,7 +200,7 @@ class Formulas:
         along = along if norm.divisor == "sum" else along.over(self.counted)
         projected = at["xhat"] * self.step("along", along)
         if self.counted < self.size:
-            projected = projected.map(self._of_counted)
+            projected = self.step("projected", projected.map(self._of_counted))
         inner = g - self.step("mean_g", g.sum(1).over(self.size)) if norm.centred else g
         du = at["r"] * (inner - projected)
         if norm.gate_first:

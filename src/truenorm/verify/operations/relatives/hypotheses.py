@@ -24,6 +24,8 @@ Change = Callable[["ChangedFormulas", Float64s], Float64s]
 Sums = Callable[[Case, Float64s], Float64s]
 LARGEST_EXP = 88.72
 """exp overflows in float32 above it."""
+BLOCK = 64
+"""Elements that a kernel reads at a time."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def hypotheses_of(norm: "RelativeNorm", output: str) -> dict[str, Hypothesis]:
         **(_of_saved() if output[0] == "d" and not norm.gate_first else {}),
         **_of_gates(norm, output),
         **_of_inputs(norm),
+        **(_of_gradients(norm, output) if output[0] == "d" else {}),
     }
     if output in ("dgamma", "dbeta", *ROW_SUMS):
         table |= _of_sums(norm, output)
@@ -126,6 +129,10 @@ def _of_units(norm: "RelativeNorm") -> dict[str, Wrong]:
             "gamma and beta are those of the first column of a group": Wrong(
                 inputs=partial(_other_columns, lambda each: _first_of_group(norm, each))
             ),
+            "gamma and beta are those of the first group": Wrong(
+                inputs=partial(_other_columns, lambda each: _of_first_group(norm, each))
+            ),
+            "groups are interleaved: column c is in group c % G": Wrong(geometry=_interleaved),
         }
         if norm.spatial:
             table |= {
@@ -170,6 +177,20 @@ def _first_of_group(norm: "RelativeNorm", columns: Float64s) -> Float64s:
     return np.repeat(columns[::size], size)
 
 
+def _of_first_group(norm: "RelativeNorm", columns: Float64s) -> Float64s:
+    return np.tile(columns[: len(columns) // norm.groups], norm.groups)
+
+
+def _interleaved(geometry: Geometry) -> Geometry:
+    inner = "c" if "c" in geometry.sizes else "d"
+    swapped = {"g": inner, inner: "g", "s": "s"}
+    axes, columns = (
+        " ".join(swapped[name] for name in names.split())
+        for names in (geometry.axes, geometry.columns)
+    )
+    return replace(geometry, axes=axes, columns=columns)
+
+
 def _of_other_groups(at: ChangedFormulas, terms: Float64s) -> Float64s:
     """Return the terms of dgamma with the mean and r of other groups."""
     sizes, groups = at.geometry.sizes, at.geometry.count
@@ -210,17 +231,51 @@ def _of_statistics(norm: "RelativeNorm") -> dict[str, Wrong]:
             {"r": lambda at, r: np.where(at.at["w"] <= 0, 1.0, r)}
         ),
         "xhat*mean(g*xhat) is left out": Wrong({"along": lambda _, along: 0 * along}),
+        f"the mean and r are without the last n % {BLOCK} elements": Wrong(
+            {
+                "r": lambda at, _: _of_whole_blocks(at)[1],
+                "xhat": lambda at, _: _of_whole_blocks(at)[0] * at.at["r"],
+            }
+        ),
     }
+    if norm.adds and not norm.gate_first:
+        table["r is that of x without the residual"] = Wrong({"w": _without_residual})
     if norm.divisor == "sum":
         del table["eps is added to the sum of squares, not to their mean"]
         table["squares are averaged, not summed"] = Wrong({"w": lambda at, w: w / at.size})
+        table["g*xhat is averaged, not summed"] = Wrong({"along": lambda at, sum_: sum_ / at.size})
     if norm.centred:
         table["mean(g) is left out"] = Wrong({"mean_g": lambda _, mean: 0 * mean})
     if norm.share < 1:
         every = copy(norm)
         every.share = Fraction(1)
-        table["all columns count for the variance"] = Wrong(norm=every)
+        table |= {
+            "all columns count for the variance": Wrong(norm=every),
+            "the sum of squares is divided by all columns": Wrong(
+                {"w": lambda at, w: w * (at.counted / at.size)}
+            ),
+            "xhat*mean(g*xhat) is subtracted in all columns": Wrong(
+                {"projected": lambda at, _: at.at["xhat"] * at.at["along"]}
+            ),
+        }
     return table
+
+
+def _of_whole_blocks(at: ChangedFormulas) -> tuple[Float64s, Float64s]:
+    """Return c and r of statistics that leave out the last elements of a unit."""
+    u = at.rows("x") * at.at["s"] if at.norm.gate_first else at.rows("x")
+    stop = at.counted // BLOCK * BLOCK or at.counted
+    mean = u[:, :stop].sum(axis=1, keepdims=True) / at.size if at.norm.centred else 0.0
+    squares = ((u - mean)[:, :stop] ** 2).sum(axis=1, keepdims=True)
+    w = squares if at.norm.divisor == "sum" else squares / at.counted
+    return u - mean, np.asarray(1 / np.sqrt(w + at.case.eps))
+
+
+def _without_residual(at: ChangedFormulas, _: Float64s) -> Float64s:
+    x = at.geometry.units_of(at.case.rows["x"].astype(np.float64))
+    c = x - x.mean(axis=1, keepdims=True) if at.norm.centred else x
+    squares = (c[:, : at.counted] ** 2).sum(axis=1, keepdims=True)
+    return np.asarray(squares if at.norm.divisor == "sum" else squares / at.counted)
 
 
 def _of_saved() -> dict[str, Wrong]:
@@ -242,7 +297,10 @@ def _of_rounded_mean(kind: str, at: ChangedFormulas, _: Float64s) -> Float64s:
 def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
     """Return hypotheses about the gate."""
     if norm.gate == "self":
-        return {"exp(m) overflows in the gate": Wrong({"y": _overflowing, "slope": _overflowing})}
+        return {
+            "exp(m) overflows in the gate": Wrong({"y": _overflowing, "slope": _overflowing}),
+            "the derivative of silu is taken at xhat": Wrong({"slope": _slope_at_xhat}),
+        }
     if not norm.gates_by_z:
         return {}
     moved, other = copy(norm), copy(norm)
@@ -261,6 +319,8 @@ def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
         ),
         "dz is computed from the gated y": Wrong({"dz": lambda at, dz: dz * at.at["s"]}),
     }
+    if norm.groups > 1:
+        table["z is that of the first group"] = Wrong(inputs=partial(_gate_of_first_group, norm))
     if norm.activation == "silu":
         table["dz is without z*sigma*(1 - sigma)"] = Wrong(
             {"slope": lambda at, _: 1 / (1 + np.exp(-at.rows("z")))}
@@ -268,6 +328,18 @@ def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
     for kind in ("bfloat16", "float16"):
         table[f"the gate is rounded to {kind}"] = Wrong({"s": partial(_rounded, kind)})
     return table
+
+
+def _gate_of_first_group(norm: "RelativeNorm", case: Case) -> Case:
+    geometry = norm.geometry(case)
+    first = geometry.units_of(case.rows["z"])[:: geometry.count]
+    return case.with_inputs(z=geometry.rows_of(np.repeat(first, geometry.count, axis=0)))
+
+
+def _slope_at_xhat(at: ChangedFormulas, _: Float64s) -> Float64s:
+    xhat = at.at["xhat"]
+    sigma = 1 / (1 + np.exp(-xhat))
+    return np.asarray(sigma * (1 + xhat * (1 - sigma)))
 
 
 def _overflowing(at: ChangedFormulas, values: Float64s) -> Float64s:
@@ -306,7 +378,36 @@ def _of_inputs(norm: "RelativeNorm") -> dict[str, Wrong]:
             table[f"scale and shift are rounded to {kind}"] = Wrong(
                 inputs=partial(_rounded_modulation, kind)
             )
+    if norm.modulate == "sample":
+        table["scale and shift are those of sample row % N, not of row // T"] = Wrong(
+            {name: partial(_of_other_samples, name) for name in ("scale", "shift")}
+        )
     return table
+
+
+def _of_other_samples(name: str, at: ChangedFormulas, right: Float64s) -> Float64s:
+    samples = at.case.rows[name].astype(np.float64)
+    return samples[np.arange(len(right)) % len(samples)]
+
+
+def _of_gradients(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
+    """Return hypotheses about factors that gradients are without."""
+    table = {}
+    if norm.modulate and output not in ROW_SUMS:
+        table["it is without the factor 1 + scale"] = Wrong({"e": lambda at, _: at.at["d"]})
+    if norm.parameters and output == "dscale":
+        table[f"it is without {' and '.join(norm.parameters)}"] = Wrong(
+            {"dscale": lambda at, _: at.at["d"] * at.at["xhat"]}
+        )
+    if norm.gate_first and output == "dgamma":
+        table["it has xhat of x without the gate"] = Wrong({"terms": _of_ungated})
+    return table
+
+
+def _of_ungated(at: ChangedFormulas, _: Float64s) -> Float64s:
+    x = at.rows("x")
+    c = x - x.mean(axis=1, keepdims=True) if at.norm.centred else x
+    return np.asarray(at.at["e"] * c * at.at["r"])
 
 
 def _other_columns(change: Callable[[Any], Any], case: Case) -> Case:
@@ -338,6 +439,11 @@ def _of_sums(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
         "it is that of the first row": Wrong(sums=lambda _, by: by[0].sum(axis=1)),
         "it is summed in the type of x, row by row": Wrong(sums=_rows_in_type),
     }
+    if norm.heads:
+        table |= {
+            "it is that of the last head": Wrong(sums=lambda _, by: by[..., -1].sum(axis=0)),
+            "it is that of the first head": Wrong(sums=lambda _, by: by[..., 0].sum(axis=0)),
+        }
     if norm.spatial:
         table["the second half of the places of a channel is left out"] = Wrong(
             sums=lambda _, by: by[..., : max(1, by.shape[2] // 2)].sum(axis=(0, 2))
