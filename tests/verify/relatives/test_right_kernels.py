@@ -57,6 +57,19 @@ def test_small_cases(spec: str, dtype: str, every: int) -> None:
         tv.check(subject, case)
 
 
+@pytest.mark.parametrize("kernel", [Textbook, InFloat32])
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if "gate=" in spec])
+def test_gates_of_float16(spec: str, kernel: Any) -> None:
+    norm = relative(spec)
+    cases = [
+        case for case in tv.cases("float16", operation=norm) if case.family.startswith("gate-")
+    ]
+    assert "gate-saturated" in {case.family for case in cases}
+    for case in cases:
+        with np.errstate(all="ignore"):
+            tv.check(kernel(norm).subject("float16"), case)
+
+
 def assert_passes(report: Report) -> None:
     assert report.passed, report.findings[0].symptom
     assert {each.grade for each in report.grades} <= {"stable", "faithful", "correct"}
