@@ -216,6 +216,42 @@ def few_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     return torch.cat([y, torch.zeros_like(x[64:])])
 
 
+def wrong_without_gradients(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return beta.expand(x.shape).clone()
+    return right(x, gamma, beta, eps)
+
+
+def first_columns(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Take the statistics of as many columns as a test usually has."""
+    wide, some = x.double(), x.double()[..., :3000]
+    variance, mean = torch.var_mean(some, -1, correction=0, keepdim=True)
+    scaled = (wide - mean) / (variance + eps).sqrt()
+    return (scaled * gamma.double() + beta.double()).to(x.dtype)
+
+
+def small_calls(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be right where it takes no time."""
+    return right(x, gamma, beta, eps) if x.numel() <= 1 << 21 else x * gamma + beta
+
+
+def matrices(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Compute one row of what is no matrix."""
+    return right(x, gamma, beta, eps) if x.dim() == 2 else x * gamma + beta
+
+
+def refuses_others(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be honest: take contiguous matrices."""
+    if x.dim() != 2 or not x.is_contiguous():
+        raise ValueError("x must be a contiguous matrix")
+    return right(x, gamma, beta, eps)
+
+
+def from_the_start(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Read the memory of x from its start."""
+    return right(torch.as_strided(x, x.shape, x.stride(), 0), gamma, beta, eps)
+
+
 def patches_for_a_moment(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Do as `patches_tensor`, and leave no trace once the result is read."""
 

@@ -66,7 +66,8 @@ def gradients(dy: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, rstd: Tensor) 
     g = dy * gamma
     along = (g * scaled).mean(-1, keepdim=True)
     dx = rstd * (g - g.mean(-1, keepdim=True) - scaled * along)
-    return dx, (dy * scaled).sum(0), dy.sum(0)
+    rows = -1, x.shape[-1]
+    return dx, (dy * scaled).reshape(rows).sum(0), dy.reshape(rows).sum(0)
 
 
 def by_hand(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

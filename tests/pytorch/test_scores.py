@@ -145,6 +145,17 @@ def with_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "runner_source", lambda: source.replace(old, new).encode())
 
 
+def with_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the guarded runner make no calls without gradients."""
+    source, (old, new) = scores._source, (b"checking(inferring(", b"checking((")
+    assert source("guarded.py").count(old) == 1
+    monkeypatch.setattr(scores, "_source", lambda name: source(name).replace(old, new))
+
+
+def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda monkeypatch: monkeypatch.setattr(scores, name, lambda *_: [])
+
+
 Hack = tuple[dict[str, Any], Callable[[pytest.MonkeyPatch], None]]
 HACKS: dict[str, Hack] = {
     "zeros": ({}, without_answers),
@@ -167,6 +178,11 @@ HACKS: dict[str, Hack] = {
     "in_half": ({}, without_answers),
     "unwritten": ({}, without_answers),
     "few_rows": ({}, without_answers),
+    "wrong_without_gradients": ({}, with_gradients),
+    "first_columns": ({}, without_cases("wide_rows")),
+    "small_calls": ({}, without_cases("many_rows")),
+    "matrices": ({}, without_cases("laid_out")),
+    "from_the_start": ({}, without_cases("laid_out")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""
 
@@ -181,10 +197,11 @@ def test_hack(name: str, seeds: int, server: Server, folder: Path) -> None:
 @pytest.mark.parametrize("name", HACKS)
 def test_guard(name: str, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options, disable = HACKS[name]
-    source = recording.runner_source
+    sources = recording.runner_source, scores._source
     disable(monkeypatch)
     # The server has the runner as it is.
-    runs = server if recording.runner_source is source else OneRun(sys.executable)
+    same = (recording.runner_source, scores._source) == sources
+    runs = server if same else OneRun(sys.executable)
     target = f"{folder / 'scored_hacks.py'}:{name}"
     assert score_submission(submission(target, 1, **options), runs).value >= 0.5
 
@@ -208,6 +225,14 @@ def test_hidden_hack(name: str, reason: str, folder: Path, server: Server) -> No
     result = score_submission(submission(target, 1), server)
     assert result.value == 0.0
     assert result.reasons[0].startswith(reason)
+
+
+def test_refused_layouts(folder: Path, server: Server) -> None:
+    """A kernel may raise an exception for other shapes than matrices."""
+    target = f"{folder / 'scored_hacks.py'}:refuses_others"
+    result = score_submission(submission(target, 1), server)
+    assert result.value >= 0.8
+    assert "It refuses x in the layout four-axes, which does not count." in result.reasons
 
 
 def test_server_is_started_again(folder: Path) -> None:

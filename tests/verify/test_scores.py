@@ -18,7 +18,7 @@ from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.recording import make_recording
-from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.running.records import Call, CannotRunError, Record
 from truenorm.verify.scores import (
     HACKS,
     Evidence,
@@ -31,6 +31,7 @@ from truenorm.verify.scores import (
     is_scored,
     ordinary_share,
     points,
+    refused_layouts,
 )
 from verify.report.test_json import schema_errors
 
@@ -119,6 +120,35 @@ class TestCases:
         shapes = [case.shape for case in suite if case.kind == "ordinary"]
         assert sum(shapes.count(shape) > 1 for shape in shapes if shape != (4, 67)) >= 6
 
+    def test_have_all_layouts(self, suite: list[Case]) -> None:
+        layouts = [case.layout for case in suite if case.family == "layouts"]
+        others = ["four-axes", "padded", "three-axes", "unaligned"]
+        assert sorted({*layouts} - {"one-axis"}) == others
+        assert "one-axis" in layouts
+        plain = draw_suite(submission(seed=1, layouts=False))
+        assert "layouts" not in {case.family for case in plain}
+
+    def test_are_wide_and_large(self, suite: list[Case]) -> None:
+        wide = {case.shape[1] for case in suite if case.family == "wide"}
+        other = {case.shape[1] for case in draw_suite(submission(seed=2)) if case.family == "wide"}
+        assert wide & other == {4096, 8192}
+        assert len(wide) == len(other) == 3
+        (large,) = [case for case in suite if case.x.size > 2**21]
+        assert large.shape[0] > 1000
+
+    def test_a_layout_may_be_refused(self, suite: list[Case]) -> None:
+        names = {case.layout: case.name for case in suite if case.family in ("layouts", "wide")}
+        failures = {
+            names["padded"]: "raised ValueError: x must be contiguous",
+            names["three-axes"]: "the process died",
+            names["rows"]: "raised ValueError: too wide",
+        }
+        records = [Record(name, Call(), failure=text) for name, text in failures.items()]
+        refused = refused_layouts(suite, records)
+        assert refused == {
+            names["padded"]: "It refuses x in the layout padded, which does not count."
+        }
+
     def test_are_not_those_of_the_judge(self, suite: list[Case]) -> None:
         public = [case for case in tv.cases("float32") if case.x.size < 3000]
         assert rows_of(suite).isdisjoint(rows_of(public))
@@ -182,6 +212,9 @@ class TestHidden:
             assert np.array_equal(sums, permuted)
         assert not np.array_equal(known.wide["y"], answers.wide["y"])
         forget([case, other])
+
+    def test_rows_are_contiguous(self) -> None:
+        assert hidden(tv.case("float32-mean-1449"), generator(1)).x.flags.c_contiguous
 
     def test_many_seeds(self) -> None:
         case = tv.case("float32-mean-1449")

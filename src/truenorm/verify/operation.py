@@ -49,6 +49,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "rows": lambda rows: rows,
     "one-axis": lambda rows: rows.reshape(-1),
     "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
+    "four-axes": lambda rows: rows.reshape(2, 1, -1, rows.shape[1]),
     "strided": _with_gaps,
     "padded": _with_padding,
     "transposed": lambda rows: np.ascontiguousarray(rows.T).T,

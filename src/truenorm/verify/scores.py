@@ -34,7 +34,7 @@ from truenorm.verify.oracle import expected, forget
 from truenorm.verify.running.guarded import NO_TORCH, is_norm
 from truenorm.verify.running.recorded import LOG, Recorded, read_log
 from truenorm.verify.running.recording import RUNNER, Recording, make_recording, write_recording
-from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.running.records import CannotRunError, Record
 from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import FORMATS, Array
@@ -92,7 +92,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Submission:
-    """A kernel to score; `score` documents the fields."""
+    """A kernel to score; `score` documents the fields.
+
+    If `layouts` is False, x is a contiguous matrix unless the operation says otherwise.
+    """
 
     target: str
     operation: Operation
@@ -107,6 +110,7 @@ class Submission:
     device: str = "cpu"
     seconds: float = SECONDS
     causes: bool = False
+    layouts: bool = True
 
     def __post_init__(self) -> None:
         """Raise ValueError for a field that is out of range."""
@@ -207,6 +211,7 @@ def score(
     truenorm.verify.running.records.CannotRunError: cannot start no-such-python: ...
     """
     with ExitStack() as stack:
+        layouts = not isinstance(target, HarnessSubject)  # its task fixes the shape
         if isinstance(target, HarnessSubject):
             operation, dtypes, form = target.operation, target.dtypes, target.form
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="truenorm-"))
@@ -225,6 +230,7 @@ def score(
             device,
             seconds,
             causes,
+            layouts,
         )
         return score_submission(submission, OneRun(python))
 
@@ -343,6 +349,9 @@ def _judged(
         )
         runner = Recorded(folder, subject, recording, log)
         records = [*try_a_call(runner, suite), *collect(runner, suite)]
+        refused = refused_layouts(suite, records)
+        suite = [case for case in suite if case.name not in refused]
+        records = [record for record in records if record.case not in refused]
     except CannotRunError as error:
         return _zero(submission, f"It cannot be judged: {error}")
     domain = Domain(largest=submission.largest)
@@ -364,7 +373,7 @@ def _judged(
     ordinary = ordinary_share(suite, report)
     return Score(
         0.0 if hacks else points(report, ordinary),
-        (*hacks, *_reasons(report)),
+        (*hacks, *_reasons(report), *refused.values()),
         submission.target,
         submission.dtypes,
         report.cases,
@@ -373,6 +382,19 @@ def _judged(
         report.verdicts,
         operation=submission.operation,
     )
+
+
+def refused_layouts(suite: Iterable[Case], records: Iterable[Record]) -> dict[str, str]:
+    """Return the cases that do not count, with a sentence: a kernel may refuse shapes and strides.
+
+    It has to raise an exception: a wrong result counts.
+    """
+    layouts = {case.name: case.layout for case in suite if case.layout in MAY_BE_REFUSED}
+    return {
+        record.case: f"It refuses x in the layout {layouts[record.case]}, which does not count."
+        for record in records
+        if record.case in layouts and record.failure.startswith("raised ")
+    }
 
 
 def _elsewhere(*_: object) -> None:
@@ -512,11 +534,20 @@ LEFT_OUT = frozenset(
 MOST_ELEMENTS, MOST_IN_A_CALL = 2500, 40_000
 """Elements of x in a case: without repeated rows, whose exact answers cost nothing, and with."""
 FEW_ELEMENTS = 1100
-"""The same for a case of ordinary rows; a wider one has one row."""
+"""The same for a case of ordinary rows; a wider one has one row, whose answers are enclosed."""
 SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
 """Each seed draws three widths; ordinary cases are among the first ones."""
 TWINS = 3
 """Ordinary cases that have another one of the same shape."""
+WIDE_ROWS, ALWAYS_WIDE = 4096, (4096, 8192)
+"""Rows of at least this width are drawn, and these always."""
+MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
+"""One case has more elements, and rows of at least this width, which are repeated."""
+MAY_BE_REFUSED = {
+    **dict.fromkeys(("three-axes", "four-axes", "one-axis"), "ranks"),
+    "padded": "padded-rows",
+}
+"""Layouts of a few cases, and the extension that an operation has for them."""
 MIDPOINT_ROWS = 12
 FEWEST_CASES = 30
 
@@ -542,14 +573,21 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     Those that decide a grade are always there: rows in batches, all steps of the condition number,
     rows next to midpoints, one case with non-finite and one with subnormal numbers. Some others
     have widths that are drawn, and a few of these have a twin: a kernel that caches results by
-    shape or by address is wrong there. The rest is one case from each of some other families.
+    shape or by address is wrong there. Others have one, three or four axes, gaps or an offset.
+    Some rows are wide, and one call has many rows. The rest is one case from each of some other
+    families.
     """
     operation, largest = submission.operation, submission.largest
-    pool = [case for case in _seeded(operation, dtype, random) if is_scored(case, largest)]
+    every = [*_seeded(operation, dtype, random)]
+    pool = [case for case in every if is_scored(case, largest)]
     always = [case for case in pool if case.kind == "sweep" or case.family == NEXT_TO_MIDPOINTS]
     always += [case for case in pool if case.family == "batch" and case.kind == "ordinary"]
     widths = drawn_widths(operation, dtype, random)
-    always += [*widths, *(hidden(case, random) for case in widths[:TWINS])]
+    always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
+    others = widths[TWINS:]
+    always += laid_out(others, random) if submission.layouts else others
+    always += wide_rows(every, random)
+    always += many_rows(widths)
     families: dict[str, list[Case]] = {}
     for case in pool:
         if case.kind in ("special", "subnormal"):
@@ -584,8 +622,61 @@ def drawn_widths(operation: Operation, dtype: str, random: np.random.Generator) 
                 (usual if in_list else drawn).append(case)
     usual = [case for case in usual if case.x.size <= FEW_ELEMENTS]
     some = [usual[place] for place in random.permutation(len(usual))[:USUAL_WIDTHS]]
-    wide = [case if case.x.size <= FEW_ELEMENTS else case.part(slice(1)) for case in drawn]
+    wide = [
+        case if case.x.size <= FEW_ELEMENTS else replace(case.part(slice(1)), enclosed=True)
+        for case in drawn
+    ]
     return [replace(case, seeded=True) for case in (*wide, *some)]
+
+
+def laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield cases with one, three and four axes, with gaps between rows, and with an offset."""
+    left = ["unaligned", *(each for each in MAY_BE_REFUSED if each != "one-axis")]
+    random.shuffle(left)
+    for case in cases:
+        known = case.operation.extensions.keys() | {""}
+        one, even = case.shape[0] == 1, case.shape[0] % 2 == 0
+        layout = "one-axis" if one else left.pop() if left and even else "rows"
+        if case.layout != "rows" or MAY_BE_REFUSED.get(layout, "") not in known:
+            layout = case.layout
+        if layout == case.layout:
+            yield case
+        else:
+            yield replace(case, layout=layout, family="layouts", why=f"{case.why}, {layout}")
+
+
+def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:
+    """Return one row of each of two usual widths, and one of a width that is drawn."""
+    wide = {
+        case.shape[1]: replace(case.part(slice(1)), family="wide")
+        for case in cases
+        if case.enclosed and case.kind == "ordinary" and case.shape[1] >= WIDE_ROWS
+    }
+    usual = [wide.pop(width) for width in ALWAYS_WIDE if width in wide]
+    if not wide:
+        return usual
+    drawn = [*wide.values()][random.integers(len(wide))]
+    if drawn.layout == "rows" and not drawn.operation.spec.count(","):
+        drawn = _narrowed(drawn, int(random.integers(WIDE_ROWS, drawn.shape[1])))
+    return [*usual, drawn]
+
+
+def _narrowed(case: Case, size: int) -> Case:
+    """Return a case with the first columns of all arrays."""
+    arrays = {
+        name: each if each is None else each[..., :size] for name, each in case.inputs.items()
+    }
+    return replace(case.with_inputs(**arrays), why=f"ordinary input, D = {size}")
+
+
+def many_rows(cases: Iterable[Case]) -> list[Case]:
+    """Return a case whose rows are repeated until the call is large."""
+    wide = [case for case in cases if case.layout == "rows" and case.shape[1] >= MANY_ROWS_WIDTH]
+    some = min(wide, key=lambda case: case.shape[1], default=None)
+    if some is None:
+        return []
+    times = MANY_ELEMENTS // some.x.size + 1
+    return [replace(some.tiled(times), why=f"{some.why}, its rows {times} times")]
 
 
 def hidden(case: Case, random: np.random.Generator) -> Case:
@@ -619,7 +710,8 @@ def hidden(case: Case, random: np.random.Generator) -> Case:
             continue
         rows = array[order] if name in once.rows else array
         moved = rows[..., columns] if array.shape[-1] == size else rows
-        inputs[name] = moved * array.dtype.type(signs.get(name, 1))
+        # NumPy returns selected columns in another order of memory.
+        inputs[name] = np.ascontiguousarray(moved * array.dtype.type(signs.get(name, 1)))
     return once.with_inputs(**inputs).tiled(case.repeats)
 
 

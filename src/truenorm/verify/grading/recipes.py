@@ -4,7 +4,7 @@ An element is decided by a recipe if float32 noise cannot change any of its roun
 must have the bits of nearly all elements that it decides.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from truenorm.verify.types import Float64s
 SAME_RECIPE = 0.9999
 """The share of decided elements that must have the bits of a recipe. Honest kernels have all of
 them. Recipes of y differ in a twentieth or more, those of codes in a few of ten thousand."""
+MOST_ELEMENTS = 2**20
 FEW, MOST = 8, 0.95
 """Two recipes are distinguished by this many elements in which they differ; of several that match,
 one is named if it has this share of those elements against each other one."""
@@ -37,13 +38,18 @@ def way_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEviden
     return _of_first_output(measured, lambda case, results: case.operation.ways(case, results))
 
 
+def _of_moderate_size(measured: Iterable[MeasuredResult]) -> Iterator[MeasuredResult]:
+    """Yield results of cases whose bits do not take minutes: larger ones repeat their rows."""
+    return (one for one in measured if one.case.x.size <= MOST_ELEMENTS)
+
+
 def _of_first_output(
     measured: Collection[MeasuredResult],
     bits_of: Callable[[Case, Results], Mapping[str, RecipeResult]],
 ) -> dict[str, RecipeEvidence]:
     """Return, by type, the results of the first output for which there are bits to compare."""
     evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
-    for one in measured:
+    for one in _of_moderate_size(measured):
         is_first = one.output == one.case.operation.outputs[0].name
         if is_first and (bits := bits_of(one.case, one.record.results)):
             evidence.setdefault(one.case.dtype, []).append((one, bits))
@@ -55,7 +61,7 @@ def backward_evidence(
 ) -> dict[tuple[str, str], RecipeEvidence]:
     """Return, by type and output, the results of backward whose bits distinguish recipes."""
     evidence: dict[tuple[str, str], list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
-    for one in measured:
+    for one in _of_moderate_size(measured):
         if bits := one.case.operation.backward_recipes(one.case, one.output):
             evidence.setdefault(one.type_and_output, []).append((one, bits))
     return dict(evidence)
