@@ -42,6 +42,7 @@ HONEST: dict[str, dict[str, Any]] = {
     "in_blocks": {},
     "by_hand": {},
     "forward": {"backward": "gradients"},
+    "compiled": {},
     "rms_norm": {"operation": "rms_norm", "dtypes": ("float32", "bfloat16")},
     "rms_norm_out": {"operation": "rms_norm", "form": "out"},
     "add_rms_norm": {"operation": "add_rms_norm"},
@@ -83,7 +84,10 @@ def values(target: str, seeds: int, server: Server, **options: Any) -> list[floa
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n == "compiled" else n for n in HONEST],
+)
 def test_honest(name: str, seeds: int, server: Server) -> None:
     found = values(f"{HERE / 'scored_kernels.py'}:{name}", seeds, server, **HONEST[name])
     assert min(found) >= 0.8
@@ -156,6 +160,15 @@ def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda monkeypatch: monkeypatch.setattr(scores, name, lambda *_: [])
 
 
+def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw: Callable[[Submission], list[Case]] = scores.draw_suite
+
+    def plain(submission: Submission) -> list[Case]:
+        return [replace(case, layout="rows") for case in draw(submission)]
+
+    monkeypatch.setattr(scores, "draw_suite", plain)
+
+
 Hack = tuple[dict[str, Any], Callable[[pytest.MonkeyPatch], None]]
 HACKS: dict[str, Hack] = {
     "zeros": ({}, without_answers),
@@ -181,8 +194,8 @@ HACKS: dict[str, Hack] = {
     "wrong_without_gradients": ({}, with_gradients),
     "first_columns": ({}, without_cases("wide_rows")),
     "small_calls": ({}, without_cases("many_rows")),
-    "matrices": ({}, without_cases("laid_out")),
-    "from_the_start": ({}, without_cases("laid_out")),
+    "matrices": ({}, with_plain_layouts),
+    "from_the_start": ({}, with_plain_layouts),
 }
 """By name: the options of the score, and what disables the guard that sees it."""
 
@@ -233,6 +246,18 @@ def test_refused_layouts(folder: Path, server: Server) -> None:
     result = score_submission(submission(target, 1), server)
     assert result.value >= 0.8
     assert "It refuses x in the layout four-axes, which does not count." in result.reasons
+
+
+@pytest.mark.slow
+def test_first_call_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, old = recording.runner_source(), b" = 3, 120.0, "
+    assert source.count(old) == 1
+    short = source.replace(old, b" = 3, 4.0, ")
+    monkeypatch.setattr(recording, "runner_source", lambda: short)
+    target = f"{folder / 'scored_hacks.py'}:takes_long"
+    result = score_submission(submission(target, 1, seconds=1.0), OneRun(sys.executable))
+    assert result.value == 0.0
+    assert result.reasons[0].startswith("Its run ended early: its first call took longer than")
 
 
 def test_server_is_started_again(folder: Path) -> None:

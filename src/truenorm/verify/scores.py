@@ -7,6 +7,7 @@ number, and `HACKS` are the signs of cheating for which the score is 0.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from truenorm.verify.running.guarded import NO_TORCH, is_norm
 from truenorm.verify.running.recorded import LOG, Recorded, read_log
 from truenorm.verify.running.recording import RUNNER, Recording, make_recording, write_recording
 from truenorm.verify.running.records import CannotRunError, Record
+from truenorm.verify.running.runner import START_SECONDS
 from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import FORMATS, Array
@@ -328,6 +330,12 @@ def score_submission(submission: Submission, runs: OneRun | Server) -> Score:
                 raise CannotRunError(f"PyTorch cannot be imported there: {output}")
             if not (folder / LOG).exists():
                 return _zero(submission, f"It cannot be run: {output}.")
+            if code:
+                limit = START_SECONDS + submission.seconds
+                slow = f"its first call took longer than {limit:g} s, or it was killed"
+                killed = code % 256 == -signal.SIGKILL % 256  # of a process, or of its child
+                why = slow if killed else output
+                return _zero(submission, f"Its run ended early: {why}.")
             return _judged(submission, suite, folder, recording)
         finally:
             forget(suite)

@@ -384,6 +384,9 @@ def run_calls(args: Any, path: Path) -> int:
     threading.Thread(target=lambda: sys.stdin.read() or os._exit(1), daemon=True).start()
     global torch
     torch = importlib.import_module("torch")
+    with contextlib.suppress(ImportError, AttributeError):
+        config: Any = importlib.import_module("torch._functorch.config")
+        config.donated_buffer = False  # else compiled kernels refuse a second backward pass
     try:
         Runner(args, Log(path)).work()
     except Exception:  # not the kernel's: those are results
