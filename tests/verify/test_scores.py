@@ -17,6 +17,7 @@ from truenorm.verify.operation import Case
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
 from truenorm.verify.report.json_report import to_json
+from truenorm.verify.running.guarded import SYMBOLS
 from truenorm.verify.running.recording import make_recording
 from truenorm.verify.running.records import Call, CannotRunError, Record
 from truenorm.verify.scores import (
@@ -325,3 +326,19 @@ def test_without_pytorch(tmp_path: Path) -> None:
     file.write_text("def norm(x, gamma, beta, eps): ...\n")
     with pytest.raises(CannotRunError, match="PyTorch cannot be imported there: No module named"):
         tv.score(f"{file}:norm", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "seen"),
+    [
+        ("_ZN2at6native14layer_norm_cpuERKNS_6TensorE", True),
+        ("_ZN2at20enableRecordFunctionEb", True),
+        ("_Z16THPVariable_WrapN2at10TensorBaseE", True),
+        ("dlsym", True),
+        ("vec2atan", False),
+        ("my_norm_5torch", False),
+    ],
+)
+def test_symbols_of_pytorch(symbol: str, seen: bool) -> None:
+    """A function of a kernel's own library may have any name."""
+    assert bool(SYMBOLS.match(symbol)) is seen

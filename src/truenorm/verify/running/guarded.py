@@ -13,6 +13,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import secrets
 import signal
 import sys
@@ -37,8 +38,8 @@ OWN_NORMS = (
     *("weight_norm", "norm_except_dim", "renorm"),
 )
 """Parts of the names of PyTorch's own norms."""
-SYMBOLS = ("2at", "3c10", "5torch", "aoti_torch", "THP", "dlsym", "dlopen", "dlvsym")
-"""Parts of the names of functions in the libraries of PyTorch, and of functions that find them."""
+SYMBOLS = re.compile(r"_ZNK?(2at|3c10|5torch)|(_Z\d+)?THP|aoti_torch|dl(v?sym|open)$")
+"""How names of functions in the libraries of PyTorch begin, and functions that find them."""
 OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
 """Packages that have norms."""
 NOTES, OUTPUT = "guards.json", "output.txt"
@@ -147,7 +148,7 @@ class Norms:
 
     def hear(self, event: str, args: Any) -> None:
         """Note the functions of PyTorch's libraries that are looked up."""
-        if event == "ctypes.dlsym" and any(each in str(args[1]) for each in SYMBOLS):
+        if event == "ctypes.dlsym" and SYMBOLS.match(str(args[1])):
             self.symbols.add(str(args[1]))
 
     def noting(self, name: str, function: Any) -> Any:
