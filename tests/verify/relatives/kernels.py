@@ -57,7 +57,8 @@ class Textbook:
         if norm.name == "instance_norm":
             return x.reshape(count, x.shape[1], -1)
         if norm.over == "channels":
-            return np.asarray(np.moveaxis(x.reshape(count, x.shape[1], -1), 1, 2))
+            # Contiguous: NumPy adds up a strided axis one after the other, with larger errors.
+            return np.ascontiguousarray(np.moveaxis(x.reshape(count, x.shape[1], -1), 1, 2))
         if norm.heads or norm.modulate == "sample":
             return x.reshape(count, x.shape[1], -1)
         return x.reshape(count, norm.groups, -1)

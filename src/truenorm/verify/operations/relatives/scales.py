@@ -105,8 +105,8 @@ class RelativeScales:
         arriving = self._dy
         if after:
             slope = self._slope if norm.gate == "self" else self._gate
-            arriving = self._dy * slope * self._gate_kappa
-        e = arriving * self._factor
+            arriving = self._dy * slope * self._gate_kappa + self._least
+        e = arriving * self._factor + (self._least if norm.modulate else 0.0)
         terms = {
             "dgamma": lambda: e * self._xhat_sizes(power) + self._least,
             "dbeta": lambda: e,
