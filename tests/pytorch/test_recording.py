@@ -1,6 +1,5 @@
 """Record, run and judge: the report is that of verify on the same kernel."""
 
-import json
 import os
 import re
 import shutil
@@ -17,10 +16,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import truenorm.verify as tv
+from pytorch.replayed import comparable
 from truenorm.verify import judge
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Case
-from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.types import Array
 
@@ -63,16 +62,6 @@ def recorded(
     done = run(folder, name, *options)
     assert done.returncode == 0, done.stderr
     return tv.judge_recording(folder)
-
-
-def comparable(report: Report) -> dict[str, Any]:
-    """Return a report without date, machine, seconds and reproducers."""
-    content: dict[str, Any] = json.loads(to_json(report))
-    for name in ("machine", "seconds"):
-        del content[name]
-    for finding in content["findings"]:
-        del finding["reproducer"]
-    return content
 
 
 def kernel(name: str) -> Any:

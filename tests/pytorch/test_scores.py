@@ -142,18 +142,19 @@ def with_zeroed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def with_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runner keep all memory, so that no address is used twice."""
-    source = recording.runner_source().decode()
+    source = recording.source_of(recording.RUNNER).decode()
     old = "memory = self.pool.get(key) if name else None"
     new = "memory, key, name = None, len(self.pool), 'kept'"
     assert source.count(old) == 1
-    monkeypatch.setattr(recording, "runner_source", lambda: source.replace(old, new).encode())
+    changed = source.replace(old, new).encode()
+    monkeypatch.setattr(recording, "source_of", lambda _: changed)
 
 
 def with_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the guarded runner make no calls without gradients."""
-    source, (old, new) = scores._source, (b"checking(inferring(", b"checking((")
+    source, (old, new) = recording.source_of, (b"checking(inferring(", b"checking((")
     assert source("guarded.py").count(old) == 1
-    monkeypatch.setattr(scores, "_source", lambda name: source(name).replace(old, new))
+    monkeypatch.setattr(scores, "source_of", lambda name: source(name).replace(old, new))
 
 
 def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -210,10 +211,10 @@ def test_hack(name: str, seeds: int, server: Server, folder: Path) -> None:
 @pytest.mark.parametrize("name", HACKS)
 def test_guard(name: str, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options, disable = HACKS[name]
-    sources = recording.runner_source, scores._source
+    sources = recording.source_of, vars(scores)["source_of"]
     disable(monkeypatch)
     # The server has the runner as it is.
-    same = (recording.runner_source, scores._source) == sources
+    same = (recording.source_of, vars(scores)["source_of"]) == sources
     runs = server if same else OneRun(sys.executable)
     target = f"{folder / 'scored_hacks.py'}:{name}"
     assert score_submission(submission(target, 1, **options), runs).value >= 0.5
@@ -250,10 +251,10 @@ def test_refused_layouts(folder: Path, server: Server) -> None:
 
 @pytest.mark.slow
 def test_first_call_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, old = recording.runner_source(), b" = 3, 120.0, "
+    source, old = recording.source_of(recording.RUNNER), b" = 3, 120.0, "
     assert source.count(old) == 1
     short = source.replace(old, b" = 3, 4.0, ")
-    monkeypatch.setattr(recording, "runner_source", lambda: short)
+    monkeypatch.setattr(recording, "source_of", lambda _: short)
     target = f"{folder / 'scored_hacks.py'}:takes_long"
     result = score_submission(submission(target, 1, seconds=1.0), OneRun(sys.executable))
     assert result.value == 0.0

@@ -1,6 +1,7 @@
 """Options and output shared by the commands."""
 
 import math
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,18 @@ def check_writable(option: str, file: Path) -> None:
     """Stop if a file cannot be created at this path."""
     if file.is_dir() or not file.parent.is_dir():
         stop(f"cannot write {file}: give {option} a file in a folder that exists")
+
+
+FRESH, FRESH_SEEDS = "fresh", 2**31
+
+
+def parse_seed(seed: str) -> int:
+    """Return the seed of an option: a number, or for ``fresh`` one that is new each time."""
+    if seed == FRESH:
+        return 1 + secrets.randbelow(FRESH_SEEDS)
+    if not seed.isdecimal():
+        stop(f"--seed must be a number or {FRESH}, got {seed!r}")
+    return int(seed)
 
 
 def file_writer(

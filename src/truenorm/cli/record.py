@@ -1,6 +1,5 @@
 """``truenorm record``: write cases for a kernel on a machine without truenorm."""
 
-import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +12,13 @@ from truenorm.cli.common import (
     OperationOption,
     argument,
     option,
+    parse_seed,
     stop_on,
 )
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
 from truenorm.verify.recordings import record_cases
 from truenorm.verify.running.torch_subject import DTYPES
-
-FRESH = "fresh"
-FRESH_SEEDS = 2**31
 
 
 def record_command(
@@ -63,8 +60,7 @@ def record_command(
         0  written
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    if seed != FRESH and not seed.isdecimal():
-        stop(f"--seed must be a number or {FRESH}, got {seed!r}")
+    number = parse_seed(seed)
     with stop_on(ValueError):
         try:
             summary = record_cases(
@@ -73,7 +69,7 @@ def record_command(
                 dtypes=dtype or DTYPES,
                 level=level,
                 also=also or (),
-                seed=1 + secrets.randbelow(FRESH_SEEDS) if seed == FRESH else int(seed),
+                seed=number,
             )
         except OSError as error:
             stop(f"cannot write {folder}: {error.strerror or error}; name another folder")

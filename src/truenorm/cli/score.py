@@ -1,15 +1,22 @@
 """``truenorm score``: score a kernel whose writer is rewarded for it."""
 
 import json as json_text
-import secrets
 import sys
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from truenorm.cli.common import Dtype, JsonOption, OperationOption, argument, option, stop_on
-from truenorm.cli.record import FRESH, FRESH_SEEDS
+from truenorm.cli.common import (
+    FRESH,
+    Dtype,
+    JsonOption,
+    OperationOption,
+    argument,
+    option,
+    parse_seed,
+    stop_on,
+)
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
 from truenorm.tools.text import printable
@@ -90,13 +97,12 @@ def score_command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     if serve == bool(target):
         stop("give either a TARGET or --serve")
-    if seed != FRESH and not seed.isdecimal():
-        stop(f"--seed must be a number or {FRESH}, got {seed!r}")
+    number = parse_seed(seed)
     with stop_on(ValueError, CannotRunError):
         defaults = Submission(
             target,
             as_operation(operation),
-            _seed(seed),
+            number,
             tuple(dtype or ("float32",)),
             norms,
             cases,
@@ -118,10 +124,6 @@ def score_command(
     typer.echo(f"{result.value:.3f}")
     for reason in result.reasons:
         typer.echo(printable(reason))
-
-
-def _seed(text: str) -> int:
-    return 1 + secrets.randbelow(FRESH_SEEDS) if text == FRESH else int(text)
 
 
 def _serve(python: str, defaults: Submission) -> None:

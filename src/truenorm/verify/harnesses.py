@@ -5,15 +5,15 @@ Each function returns a `HarnessSubject`, which `verify` and `score` take.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Unpack
 
 from truenorm.verify.running import tasks
+from truenorm.verify.running.recording import source_of
 from truenorm.verify.running.torch_subject import Claims, FormName, torch_subject
 from truenorm.verify.subject import Subject
 
-FILE, KERNEL = "submission.py", "kernel"
+FILE, KERNEL, TASKS = "submission.py", "kernel", "tasks.py"
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +180,6 @@ def _subject(
         task.kernel, operation=task.operation, form=form, device=device, **claimed
     )
     words = [*map(repr, arguments), *(f"{name}={value!r}" for name, value in options.items())]
-    file = files("truenorm.verify.running").joinpath("tasks.py")
     call = f"{KERNEL} = {adapter.__name__}({', '.join(words)}).kernel\n"
     return HarnessSubject(
         made.forward,
@@ -191,6 +190,6 @@ def _subject(
         seconds=made.seconds,
         operation=made.operation,
         recipe=made.recipe,
-        source=f"{file.read_text(encoding='utf-8')}\n\n{call}",
+        source=f"{source_of(TASKS).decode()}\n\n{call}",
         form=form,
     )

@@ -17,7 +17,7 @@ from truenorm.verify.running.pytorch import Unpacking
 from truenorm.verify.running.recorded import Recorded, check_recording, read_log, read_manifest
 from truenorm.verify.running.recording import Recording, make_recording, write_recording
 from truenorm.verify.running.torch_subject import DTYPES
-from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 
 FACTS: tuple[str, ...] = ("torch", "python", "gpu")
 """What a report says of the machine where the kernel ran."""
@@ -88,7 +88,7 @@ class RecordedScope:
 
     def recording(self) -> Recording:
         """Make the recording of these cases."""
-        subject = self.subject(_elsewhere)
+        subject = self.subject(in_another_process)
         suite = judge.scope(subject, self.level, self.seed)
         names = {name: value for name, value in asdict(self).items() if name != "operation"}
         patience = min(PATIENCE, subject.seconds)
@@ -98,10 +98,6 @@ class RecordedScope:
         """Return a subject for these cases."""
         operation = as_operation(self.operation)
         return Subject(forward, operation=operation, dtypes=self.dtypes, also=self.also, **options)
-
-
-def _elsewhere(*_: object) -> None:
-    raise TypeError("this subject ran on another machine")
 
 
 def judge_recording(
@@ -150,8 +146,8 @@ def judge_recording(
     log = read_log(folder, recording)
     header, name = log[0], log[0]["target"].rpartition(":")[2]
     subject = recorded_scope.subject(
-        _elsewhere,
-        backward=_elsewhere if header["backward"] else None,
+        in_another_process,
+        backward=in_another_process if header["backward"] else None,
         name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
         seconds=header["seconds"],
     )

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,18 +31,24 @@ from truenorm.verify.judge import collect
 from truenorm.verify.operation import AS_SHAPE, Case, Domain, Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
-from truenorm.verify.running.guarded import NO_TORCH, is_norm
+from truenorm.verify.running.guarded import NO_TORCH, NOTES, OUTPUT, is_norm
 from truenorm.verify.running.recorded import LOG, Recorded, read_log
-from truenorm.verify.running.recording import RUNNER, Recording, make_recording, write_recording
+from truenorm.verify.running.recording import (
+    RUNNER,
+    Recording,
+    make_recording,
+    source_of,
+    write_recording,
+)
 from truenorm.verify.running.records import CannotRunError, Record
 from truenorm.verify.running.runner import START_SECONDS
 from truenorm.verify.running.runners import try_a_call
-from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 from truenorm.verify.types import FORMATS, Array
 
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
-GUARDED, NOTES, OUTPUT = "guarded.py", "results/guards.json", "output.txt"
+GUARDED = "guarded.py"
 LARGEST, CASES, SECONDS = 1e4, 40, 20.0
 POINTS = {
     "wrong": 0.0,
@@ -246,7 +251,7 @@ class OneRun:
     def start(self, arguments: Sequence[str]) -> Callable[[], int]:
         """Start a run, and return a function that waits for its exit code."""
         folder = Path(arguments[1])
-        (folder / GUARDED).write_bytes(_source(GUARDED))
+        (folder / GUARDED).write_bytes(source_of(GUARDED))
         with (folder / OUTPUT).open("wb") as output:
             command = [str(folder / GUARDED), *arguments]
             process = start_python(self.python, command, stdout=output, stderr=output)
@@ -261,7 +266,7 @@ class Server:
             raise CannotRunError("this system cannot fork: score one kernel at a time")
         self._python, self._folder = python, tempfile.TemporaryDirectory(prefix="truenorm-")
         for name in (RUNNER, GUARDED):
-            Path(self._folder.name, name).write_bytes(_source(name))
+            Path(self._folder.name, name).write_bytes(source_of(name))
         self._process = self._launch()
 
     def _launch(self) -> "subprocess.Popen[str]":
@@ -306,11 +311,6 @@ def start_python(python: str, command: Sequence[str], **streams: Any) -> "subpro
         raise CannotRunError(f"cannot start {python}: {error.strerror}") from error
 
 
-def _source(name: str) -> bytes:
-    """Return a file that runs where the kernel is."""
-    return (files("truenorm.verify.running") / name).read_bytes()
-
-
 def score_submission(submission: Submission, runs: OneRun | Server) -> Score:
     """Score a submission: draw cases, run them, and compare the results with exact answers."""
     suite = draw_suite(submission)
@@ -348,8 +348,8 @@ def _judged(
     try:
         log = read_log(folder, recording)
         subject = Subject(
-            _elsewhere,
-            backward=_elsewhere if log[0]["backward"] else None,
+            in_another_process,
+            backward=in_another_process if log[0]["backward"] else None,
             name=submission.target,
             operation=submission.operation,
             dtypes=submission.dtypes,
@@ -373,7 +373,7 @@ def _judged(
         strict=False,
         causes=submission.causes,
     )
-    notes = folder / NOTES
+    notes = (folder / LOG).with_name(NOTES)
     seen = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
     outputs = submission.operation.outputs_of(backward=False)
     evidence = Evidence(submission.norms, seen, log, outputs)
@@ -403,10 +403,6 @@ def refused_layouts(suite: Iterable[Case], records: Iterable[Record]) -> dict[st
         for record in records
         if record.case in layouts and record.failure.startswith("raised ")
     }
-
-
-def _elsewhere(*_: object) -> None:
-    raise TypeError("this subject runs in another process")
 
 
 def _last_line(output: Path) -> str:

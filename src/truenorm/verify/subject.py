@@ -209,8 +209,8 @@ def from_description(description: dict[str, Any]) -> Subject:
     domain = description["domain"]
     functions: dict[str, Any] = {"command": ["(in another process)"]}
     if description["callable"]:
-        backward = _in_another_process if description["backward"] else None
-        functions = {"forward": _in_another_process, "backward": backward}
+        backward = in_another_process if description["backward"] else None
+        functions = {"forward": in_another_process, "backward": backward}
     return Subject(
         **functions,
         name=description["name"],
@@ -223,5 +223,6 @@ def from_description(description: dict[str, Any]) -> Subject:
     )
 
 
-def _in_another_process(*_: object) -> None:
+def in_another_process(*_: object) -> None:
+    """Stand for a function that this process does not have."""
     raise TypeError("this subject runs in another process")

@@ -311,18 +311,11 @@ def serve(runner: Any) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        args, path = prepare(runner, json.loads(line))
+        args, path = runner.prepare(json.loads(line))
         work = partial(run_guarded, runner, args, path)
         code = runner.supervise(args, path, partial(Fork, work, args.folder / OUTPUT))
         answers.write(f"{code}\n")
         answers.flush()
-
-
-def prepare(runner: Any, arguments: list[str]) -> tuple[Any, Path]:
-    """Return the options, and the path of the log."""
-    args = runner.parse_arguments(arguments)
-    (args.folder / "results").mkdir(exist_ok=True)
-    return args, args.folder / "results" / "log.jsonl"
 
 
 def main() -> int:
@@ -331,7 +324,7 @@ def main() -> int:
     if sys.argv[1:] == ["--serve"]:
         serve(runner)
         return 0
-    args, path = prepare(runner, sys.argv[1:])
+    args, path = runner.prepare()
     if not args.child:
         code: int = runner.supervise(args, path)
         return code

@@ -349,7 +349,7 @@ def write_recording(folder: Path, recording: Recording) -> dict[str, Any]:
         raise FileExistsError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CASES).write_bytes(recording.content)
-    (folder / RUNNER).write_bytes(runner_source())
+    (folder / RUNNER).write_bytes(source_of(RUNNER))
     # Written last: a folder with a manifest is complete.
     text = json.dumps(recording.manifest, allow_nan=False)
     (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
@@ -362,6 +362,6 @@ def write_recording(folder: Path, recording: Recording) -> dict[str, Any]:
     }
 
 
-def runner_source() -> bytes:
-    """Return the file that makes the calls."""
-    return (files("truenorm.verify.running") / RUNNER).read_bytes()
+def source_of(name: str) -> bytes:
+    """Return a file of this folder that runs where the kernel is."""
+    return (files("truenorm.verify.running") / name).read_bytes()

@@ -145,7 +145,6 @@ class Runner:
         self.waits = args.device != "cpu"  # a CPU has no streams
         self.pool, self.given, self.kept, self.note = [dict[Any, Any]() for _ in range(4)]
         self.patience = min(self.manifest["patience"], args.seconds)
-        self.threads = threading.active_count()
         if args.form in ("functional", "module") and not args.backward and not args.forward_only:
             self.autograd = self.is_differentiable()
         header = {name: value for name, value in vars(args).items() if name != "folder"}
@@ -334,7 +333,6 @@ class Runner:
             text = f"raised {describe(error)}"
             self.note["failure"] = text if isinstance(error, Exception) else text + ENDS
         self.note["seconds"] = time.perf_counter() - start
-        self.note["threads"] = threading.active_count() - self.threads
         for name, each in self.given.items():
             if (now := read(each)) != self.bits(step["tensors"][name]):
                 self.kept[f"given {name}"] = now
@@ -362,8 +360,8 @@ class Runner:
         self.log.end()
 
 
-def parse_arguments(arguments: list[str] | None = None) -> Any:
-    """Return the options of the command line."""
+def prepare(arguments: list[str] | None = None) -> tuple[Any, Path]:
+    """Return the options of the command line, and the path of the log."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add = parser.add_argument
     add("target", help="FILE.py:NAME or package.module:NAME")
@@ -375,7 +373,9 @@ def parse_arguments(arguments: list[str] | None = None) -> Any:
     add("--forward-only", action="store_true", help="make no backward pass")
     add("--seconds", type=float, default=60.0, help="time limit of one call")
     add("--child", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    (args.folder / "results").mkdir(exist_ok=True)
+    return args, args.folder / "results" / "log.jsonl"
 
 
 def run_calls(args: Any, path: Path) -> int:
@@ -397,9 +397,7 @@ def run_calls(args: Any, path: Path) -> int:
 
 def main() -> int:
     """Run as the parent or as the child."""
-    args = parse_arguments()
-    path = args.folder / "results" / "log.jsonl"
-    path.parent.mkdir(exist_ok=True)
+    args, path = prepare()
     if not args.child:
         return supervise(args, path)
     code = run_calls(args, path)
