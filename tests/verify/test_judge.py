@@ -55,6 +55,10 @@ def test_invalid_arguments(call: object, message: str) -> None:
         (tv.compare, (print, print), "expected a Subject; got <built-in"),
         (tv.Subject, (3,), "forward must be a function; got 3"),
         (tv.Subject, (print, "backward"), "backward must be a function; got 'backward'"),
+        (tv.case, (None,), "name must be text such as 'float32-normal-4x17'; got None"),
+        (tv.load, (None,), "target must be text such as 'file.py:name'; got None"),
+        (tv.case_of_shape, ("a",), "shape must be a list or tuple of .*; got 'a'"),
+        (tv.case_of_shape, (None,), "shape must be a list or tuple of .*; got None"),
         (
             partial(tv.norm, groop=1),  # type: ignore[call-arg]
             ("rms_norm",),
@@ -67,6 +71,24 @@ def test_arguments_of_another_type(
 ) -> None:
     with pytest.raises(TypeError, match=message):
         call(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("call", "subject", "options", "message"),
+    [
+        (tv.Subject, print, {"name": 3}, "name must be text; got 3"),
+        (tv.Subject, print, {"seconds": "a"}, "seconds must be a number of seconds; got 'a'"),
+        (tv.Subject, print, {"domain": 3}, "domain must be a truenorm.verify.Domain; got 3"),
+        (tv.verify, RIGHT_FORWARD, {"own": 3}, "own must be a list of cases, .*; got 3"),
+        (tv.verify, RIGHT_FORWARD, {"own": [1]}, "own must be a list of cases, .*; got 1"),
+        (tv.verify, RIGHT_FORWARD, {"progress": 3}, "progress must be a function; got 3"),
+    ],
+)
+def test_options_of_another_type(
+    call: Callable[..., object], subject: object, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(subject, **options)
 
 
 def test_subject_without_backward() -> None:

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
+from truenorm.tools.arguments import require_type
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.tools.text import parse_shape
@@ -126,6 +127,11 @@ def verify(
     (True, 'correct')
     """
     require_subject(subject)
+    require_type("progress", progress, Callable | None, "a function")
+    listed = "a list of cases, such as [case_of_shape((4, 8))]"
+    require_type("own", own, Sequence, listed)
+    for each in own:
+        require_type("own", each, Case, listed)
     settings = RunSettings(level, require, progress, own, baseline, strict)
     spec = spec_of(subject)
     if executor is None:

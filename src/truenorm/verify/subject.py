@@ -3,8 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, NamedTuple
 
+from truenorm.tools.arguments import require_type
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
 from truenorm.verify.operations.quantized.norm import refuse_quantized
@@ -79,16 +81,18 @@ class Subject:
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for arguments that are not valid."""
-        if not isinstance(self.operation, Operation):
-            raise TypeError(
-                "operation must be text such as 'rms_norm', or a result of truenorm.verify.norm; "
-                f"got {self.operation!r}"
-            )
+        norms = "text such as 'rms_norm', or a result of truenorm.verify.norm"
+        for name, kind, expected in (
+            ("operation", Operation, norms),
+            ("forward", Callable | None, "a function"),
+            ("backward", Callable | None, "a function"),
+            ("name", str, "text"),
+            ("seconds", Real, "a number of seconds"),
+            ("domain", Domain | None, "a truenorm.verify.Domain"),
+        ):
+            require_type(name, getattr(self, name), kind, expected)
         if (self.forward is None) == (self.command is None):
             raise ValueError("give either forward (with or without backward) or command")
-        for name, function in (("forward", self.forward), ("backward", self.backward)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name} must be a function; got {function!r}")
         if self.backward is not None and not self.operation.outputs_of(backward=True):
             raise ValueError(f"backward must not be given: {self.operation.title} has none")
         if self.command is not None:

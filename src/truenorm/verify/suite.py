@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from truenorm.tools.arguments import require_type
 from truenorm.verify.cases.families import SEEDS
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
@@ -70,6 +71,7 @@ def case(name: str, *, operation: Operation | str = LAYER_NORM) -> Case:
     >>> tv.case("float32-offset-1e7-4x67").why
     'standard deviation 1, mean 1e+07'
     """
+    require_type("name", name, str, "text such as 'float32-normal-4x17'")
     operation, dtype = as_operation(operation), name.partition("-")[0]
     if dtype in FORMATS:
         for seed in _seeds(name):

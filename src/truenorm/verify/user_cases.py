@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.tools.arguments import require_shape
 from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.cases.patterns import Pattern, filled
 from truenorm.verify.enclosures import unsupported_reason
@@ -77,6 +78,7 @@ def case_of_shape(
     """
     if dtype not in FORMATS:
         raise ValueError(f"dtype must be one of {', '.join(FORMATS)}; got {dtype!r}")
+    require_shape(shape)
     if not shape or min(shape) < 1:
         raise ValueError(f"shape must have numbers above zero; got {tuple(shape)}")
     if prod(shape) > MOST_ELEMENTS:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from truenorm.tools.arguments import require_type
 from truenorm.tools.user_files import NotThereError, run_file, split_target
 from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.pytorch import is_module
@@ -39,6 +40,7 @@ def load(target: str, operation: str = "", dtypes: Sequence[str] = ()) -> Subjec
     dtypes : sequence of str
         The types of a function; by default float32, on tensors also bfloat16.
     """
+    require_type("target", target, str, "text such as 'file.py:name'")
     if dotted := dotted_path(target):
         try:
             return _load_torch(dotted, operation)
