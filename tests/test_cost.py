@@ -1,5 +1,6 @@
 """The cost model: counts by hand, NumPy's operations, tables of docs/learn/time-and-memory.md."""
 
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,14 @@ def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         layer_norm_cost(**{"shape": (2, 3), **arguments})
+
+
+@pytest.mark.parametrize("cost_of", [layer_norm_cost, rms_norm_cost])
+@pytest.mark.parametrize("shape", [None, 3, "a", ("a",), (2.5, 3), (2, None)])
+def test_shapes_of_another_type(cost_of: Callable[..., Cost], shape: Any) -> None:
+    message = re.escape(f"shape must be a list or tuple of whole numbers; got {shape!r}")
+    with pytest.raises(TypeError, match=message):
+        cost_of(shape)
 
 
 def table_under(heading: str) -> list[list[str]]:

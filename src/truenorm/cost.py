@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from truenorm.tools.arguments import require_shape
 from truenorm.tools.machine import seconds_of
 
 if TYPE_CHECKING:
@@ -352,6 +353,7 @@ def rms_norm_cost(
 
 def _cost(norm: str, shape: Sequence[int], dtype: str, form: Form, keep: Keep) -> Cost:
     """Count both passes of a norm."""
+    require_shape(shape)
     if not shape or min(shape) < 1:
         raise ValueError(
             f"the shape {tuple(shape)} has no elements: every axis needs a length of at least 1"

@@ -297,6 +297,8 @@ NOT_APPLICABLE: dict[str, tuple[Any, Any, Any, str]] = {
         ONES,
         "forward returned an array of type int64",
     ),
+    "forward is None": (None, identity_backward, ONES, "forward must be a function; got None"),
+    "backward is None": (identity, None, ONES, "backward must be a function; got None"),
     "backward takes dy alone": (
         identity,
         lambda dy: dy,
@@ -359,13 +361,23 @@ def test_refusals(name: str, check: Any) -> None:
             "method must be one of auto, jet, complex, central; got 'forward'",
         ),
         ({"probes": 0}, "probes must be at least 1, got 0"),
+        ({"probes": 1.5}, "probes must be a whole number; got 1.5"),
+        ({"seed": "a"}, "seed must be a whole number; got 'a'"),
+        ({"tol": "a"}, "tol must be a positive number; got 'a'"),
         ({"tol": 0.0}, "tol must be a positive number, got 0.0"),
         ({"tol": float("nan")}, "tol must be a positive number, got nan"),
     ],
 )
 def test_wrong_options(check: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         check(identity, identity_backward, [ONES], **options)
+
+
+@pytest.mark.parametrize("check", CHECKS[:2])
+def test_inputs_without_any_element(check: Any) -> None:
+    """A check that compares nothing must not pass."""
+    with pytest.raises(ValueError, match=r"at least one element; got shapes \(0,\), \(0,\)"):
+        check(np.multiply, lambda dy, a, b: (dy * b, dy * a), [np.zeros(0), np.zeros(0)])
 
 
 @pytest.mark.parametrize("check", CHECKS)

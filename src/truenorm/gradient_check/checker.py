@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -20,6 +21,7 @@ from truenorm.gradient_check.jet_method import JetMethod
 from truenorm.gradient_check.method import Method, NotApplicableError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, make_problem
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
+from truenorm.tools.arguments import require_type
 
 MethodName = Literal["auto", "jet", "complex", "central"]
 METHODS: tuple[type[Method], ...] = (JetMethod, ComplexStep, Central)
@@ -50,7 +52,8 @@ def gradcheck(
         zero, and fails if forward depends on that input. For one input, backward may return the
         gradient itself. dy is a tuple if forward returns one.
     inputs : sequence of ndarray, or ndarray
-        The point to check at: finite floating-point arrays. They are copied, never changed.
+        The point to check at: finite floating-point arrays, not all of them empty. They are
+        copied, never changed.
     method : {"auto", "jet", "complex", "central"}
         How to differentiate forward. "auto" takes the first of these that works and is not
         inconclusive.
@@ -164,6 +167,9 @@ def _run(
     names = get_args(MethodName)
     if options.method not in names:
         raise ValueError(f"method must be one of {', '.join(names)}; got {options.method!r}")
+    require_type("probes", options.probes, Integral, "a whole number")
+    require_type("seed", options.seed, Integral, "a whole number")
+    require_type("tol", options.tol, Real | None, "a positive number")
     if options.probes < 1:
         raise ValueError(f"probes must be at least 1, got {options.probes}")
     if options.seed < 0:
@@ -172,6 +178,11 @@ def _run(
         raise ValueError(f"tol must be a positive number, got {options.tol}")
     random = np.random.default_rng([*b"gradcheck", options.seed])
     problem = make_problem(forward, backward, inputs, random)
+    if problem.inputs and not any(value.size for value in problem.inputs):
+        shapes = ", ".join(str(value.shape) for value in problem.inputs)
+        raise ValueError(
+            f"inputs must have at least one element; got shapes {shapes}: nothing would be checked"
+        )
     # Probes may leave the domain, and forward may drop an imaginary part: floors show that.
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.tools.arguments import require_type
+
 Array = NDArray[Any]
 Forward = Callable[..., Any]
 Backward = Callable[..., Any]
@@ -103,6 +105,8 @@ def make_problem(
     Raise TypeError or ValueError if an input, an output or a gradient has a wrong type, number or
     shape.
     """
+    require_type("forward", forward, Callable, "a function")
+    require_type("backward", backward, Callable, "a function")
     arrays = _input_list(inputs)
     names = _input_names(forward, len(arrays))
     copies = [checked_input(*pair) for pair in zip(names, arrays, strict=True)]
