@@ -144,10 +144,10 @@ def stopped(
 
 
 TARGETS = [
-    ("''", "there is no file"),
-    (".", "there is no file"),
+    ("''", "is a folder; give file.py or file.py:name"),
+    (".", "is a folder; give file.py or file.py:name"),
     ("nothing.py", "there is no file"),
-    ("folder.py", "there is no file"),
+    ("folder.py", "folder.py is a folder; give file.py or file.py:name"),
     ("text.txt", "text.txt is no Python file; give file.py or file.py:name"),
     ("syntax.py", "SyntaxError: invalid syntax"),
     ("latin.py", "SyntaxError"),
@@ -192,6 +192,7 @@ def test_subject(stopped: Callable[..., str], words: str, expected: str) -> None
 
 
 OPTIONS = [
+    ("--operation ''", "--operation must be a name such as rms_norm, got ''; leave it out"),
     ("--operation ,", "operation must be a name such as add_rms_norm"),
     ("--operation rms_norm,", "operation must be a name such as add_rms_norm"),
     ("--operation rms_norm,gain", "gain must be one of plain, zero-centred; got ''"),
@@ -366,6 +367,7 @@ OTHERS = [
     ("cost 4 --flops 1", "--flops alone predicts no time"),
     ("cost 4 --keep nothing", "'nothing' is not one of 'x', 'xhat'"),
     ("demo --size 1", "greater than or equal to 2; got '1'"),
+    ("demo --size 99999999999999999999", "less than or equal to 1048576; got '9999999999"),
     ("demo --seed -1", "greater than or equal to 0"),
     ("demo --output dbeta", "'dbeta' is not one of 'y'"),
     ("demo --png full", "give --png a file in a folder that exists"),

@@ -280,7 +280,11 @@ def demo_command(
         DemoOutput, typer.Option(help="The output whose correct digits are shown.")
     ] = "y",
     size: Annotated[
-        int, typer.Option(metavar="D", min=2, help="Elements of a row; the time grows with it.")
+        int,
+        # Longer rows take hours, and for very long ones NumPy's message would not name the option.
+        typer.Option(
+            metavar="D", min=2, max=2**20, help="Elements of a row; the time grows with it."
+        ),
     ] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the noise in the rows.")] = 0,
     json: JsonOption = False,

@@ -113,14 +113,14 @@ def verify_command(
         ),
     ],
     operation: Annotated[
-        str,
+        str | None,
         option(
             "NAME[,OPTION=...]",
             "The operation it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm. "
             "Options: gain=zero-centred, beta=true, parameters=TYPE, result=TYPE, sum=unrounded.",
             show_default="the subject's own, or layer_norm",
         ),
-    ] = "",
+    ] = None,
     recipe: RecipeOption = "",
     largest: LargestOption = None,
     kappa: KappaOption = None,
@@ -242,8 +242,10 @@ def verify_command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     check_positive("--start-seconds", start_seconds)
+    if operation == "":
+        stop("--operation must be a name such as rms_norm, got ''; leave it out for the default")
     overrides: SubjectOptions = {
-        "operation": operation,
+        "operation": operation or "",
         "recipe": recipe,
         "largest": largest,
         "kappa": kappa,

@@ -30,6 +30,8 @@ def run_file(path: Path) -> ModuleType:
         raise NotThereError(
             f"cannot find {path}: {error.strerror}; give an absolute path"
         ) from error
+    if path.is_dir():
+        raise NotThereError(f"{path} is a folder; give file.py or file.py:name")
     if not path.is_file():
         raise NotThereError(f"there is no file {path}; give file.py or file.py:name")
     spec = spec_from_file_location(path.stem, path)
