@@ -293,6 +293,8 @@ class TestArguments:
             tn.gradcheck_steps(DOUBLED, doubled, {})
         with pytest.raises(TypeError, match="step 'y' must be a Python function, got 2"):
             tn.gradcheck_steps({"y": 2}, doubled, {"x": x})  # type: ignore[dict-item]
+        with pytest.raises(ValueError, match=r"nothing to check: .*; got a of shape \(0,\)"):
+            tn.gradcheck_steps(DOUBLED, doubled, {"x": np.zeros(0)})
         with pytest.raises(TypeError, match=r"^x is of type int64"):
             tn.gradcheck_steps(DOUBLED, doubled, {"x": np.arange(3)})
 

@@ -179,10 +179,9 @@ def _run(
     random = np.random.default_rng([*b"gradcheck", options.seed])
     problem = make_problem(forward, backward, inputs, random)
     if problem.inputs and not any(value.size for value in problem.inputs):
-        shapes = ", ".join(str(value.shape) for value in problem.inputs)
-        raise ValueError(
-            f"inputs must have at least one element; got shapes {shapes}: nothing would be checked"
-        )
+        pairs = zip(problem.names, problem.inputs, strict=True)
+        shapes = ", ".join(f"{name} of shape {value.shape}" for name, value in pairs)
+        raise ValueError(f"nothing to check: inputs must have at least one element; got {shapes}")
     # Probes may leave the domain, and forward may drop an imaginary part: floors show that.
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
