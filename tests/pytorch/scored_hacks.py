@@ -249,6 +249,23 @@ def refuses_others(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor
     return right(x, gamma, beta, eps)
 
 
+def one_shape(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be honest: take one shape. No call with another one can go unnoticed."""
+    if x.shape not in ((16, 1024), (2, 8, 96)):
+        os._exit(1)
+    return right(x, gamma, beta, eps)
+
+
+def one_row(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Compute the first row for all rows."""
+    return right(x[:1], gamma, beta, eps).expand(x.shape).clone()
+
+
+def without_a_column(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    y = right(x, gamma, beta, eps)
+    return torch.cat([y[..., :-1], torch.zeros_like(y[..., -1:])], -1)
+
+
 def from_the_start(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Read the memory of x from its start."""
     return right(torch.as_strided(x, x.shape, x.stride(), 0), gamma, beta, eps)

@@ -249,6 +249,53 @@ def test_refused_layouts(folder: Path, server: Server) -> None:
     assert "It refuses x in the layout four-axes, which does not count." in result.reasons
 
 
+class TestShapes:
+    """Kernels that take one shape."""
+
+    @pytest.mark.parametrize("shape", [(16, 1024), (2, 8, 96)])
+    @pytest.mark.parametrize("seeds", SEEDS)
+    def test_honest(
+        self, shape: tuple[int, ...], seeds: int, folder: Path, server: Server
+    ) -> None:
+        target = f"{folder / 'scored_hacks.py'}:one_shape"
+        found = values(target, seeds, server, shapes=(shape,))
+        assert min(found) >= 0.8
+        assert max(found) - min(found) <= 0.03 + 1e-9
+
+    def test_reason(self, folder: Path, server: Server) -> None:
+        target = f"{folder / 'scored_hacks.py'}:one_shape"
+        both = ((16, 1024), (2, 8, 96))
+        result = score_submission(submission(target, 1, shapes=both), server)
+        assert result.reasons[-1] == "Only x of the shape 16x1024 or 2x8x96 is judged."
+        assert (result.cases, result.value >= 0.8) == (80, True)
+        without = score_submission(submission(target, 1), server)
+        assert without.value <= 0.1
+        assert "is judged" not in without.reasons[-1]
+
+    def test_right_for_this_shape_alone(self, folder: Path, server: Server) -> None:
+        target = f"{folder / 'scored_hacks.py'}:powers_of_two"
+        assert values(target, 1, server, shapes=((16, 1024),))[0] >= 0.8
+        assert values(target, 1, server, shapes=((16, 1000),))[0] <= 0.1
+
+    @pytest.mark.parametrize("seeds", SEEDS)
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("zeros", "memorised", "ignores_parameters", "cached_by_pointer", "cached_by_shape"),
+            *("lazy", "overwrites_x", "calls_reference", "in_half", "one_row", "few_rows"),
+            *("without_a_column", "wrong_without_gradients"),
+        ],
+    )
+    def test_hack(self, name: str, seeds: int, folder: Path, server: Server) -> None:
+        target = f"{folder / 'scored_hacks.py'}:{name}"
+        assert max(values(target, seeds, server, shapes=((96, 64),))) <= 0.1
+
+    @pytest.mark.parametrize("name", ["RMSNorm", "rms_norm_out", "add_rms_norm", "forward"])
+    def test_forms(self, name: str, server: Server) -> None:
+        target = f"{HERE / 'scored_kernels.py'}:{name}"
+        assert values(target, 1, server, shapes=((6, 200),), **HONEST[name])[0] >= 0.8
+
+
 @pytest.mark.slow
 def test_first_call_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, old = recording.source_of(recording.RUNNER), b" = 3, 120.0, "

@@ -197,6 +197,93 @@ class TestCases:
         forget(wide)
 
 
+SHAPES: dict[str, tuple[int, ...]] = {
+    "layer_norm": (16, 1024),
+    "rms_norm,gain=zero-centred": (2, 3, 4, 96),
+    "add_rms_norm": (300,),
+    "layer_norm,groups=4": (6, 128),
+    "group_norm,groups=2": (3, 4, 5, 6),
+    "instance_norm,gamma=false": (3, 4, 5, 6),
+    "rms_norm,over=channels": (4, 32, 3),
+    "rms_norm,heads=4": (2, 4, 64),
+}
+
+
+class TestShapes:
+    @pytest.mark.parametrize("operation", SHAPES)
+    def test_every_call_has_the_shape(self, operation: str) -> None:
+        shape = SHAPES[operation]
+        suite = draw_suite(submission(operation, seed=1, shapes=(shape,)))
+        assert len(suite) == 40
+        kinds = {case.kind for case in suite}
+        assert kinds - {"sweep"} == {"ordinary", "hard", "special", "subnormal"}
+        scope = {"dtypes": ["float32"], "level": "score", "also": [], "seed": 0}
+        manifest = make_recording(suite, planned_calls, patience=1.0, scope=scope).manifest
+        calls = [*manifest["calls"], *manifest["ones"]]
+        every = [each for call in calls for each in (call, *call.get("others", ()))]
+        assert {tuple(each["tensors"]["x"][1]) for each in every} == {shape}
+        kinds_of_calls = {call["call"][0] for call in manifest["calls"]}
+        assert kinds_of_calls == {
+            *("plain", "again", "interleaved", "later", "twice", "reversed", "paused")
+        }
+
+    def test_are_drawn_by_the_seed(self) -> None:
+        shapes = ((16, 1024),)
+        one, same, other = (draw_suite(submission(seed=s, shapes=shapes)) for s in (1, 1, 2))
+        assert rows_of(one) == rows_of(same)
+        assert rows_of(one).isdisjoint(rows_of(other))
+        assert [case.kind for case in one].count("sweep") == 8
+        for case in one:
+            assert not ((case.gamma == 1).all() and (case.beta == 0).all())
+
+    @pytest.mark.parametrize(("rows", "distinct"), [(16, 16), (7, 7), (1024, 128), (186, 93)])
+    def test_rows_differ(self, rows: int, distinct: int) -> None:
+        """A kernel that computes a few rows for all is wrong."""
+        suite = draw_suite(submission(seed=1, shapes=((rows, 512),)))
+        several = [len({row.tobytes() for row in case.x}) for case in suite]
+        assert max(several) == distinct
+        assert all(case.shape == (rows, 512) for case in suite)
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+    def test_rows_next_to_midpoints(self, dtype: str) -> None:
+        """Repeated columns leave the results where they are."""
+        suite = draw_suite(submission(seed=1, shapes=((4, 1024),), dtypes=(dtype,)))
+        cases = [case for case in suite if case.family == "next-to-midpoints"]
+        assert [*sorted(case.why for case in cases)] == [
+            "dx next to midpoints",
+            "y next to midpoints",
+        ]
+        for case in cases:
+            name = case.why.partition(" ")[0]
+            _, remainders = np.moveaxis(case.operation.exact(case)[name], -1, 0)
+            distances = np.abs(np.abs(remainders) - 0.5).min(axis=1)
+            assert distances.max() < 2.0**-20
+
+    @pytest.mark.parametrize(
+        ("operation", "shape", "message"),
+        [
+            ("layer_norm", (1024, 1024), "at most 524288 elements, 16384 in a row; got 1024x1024"),
+            ("layer_norm", (1, 16385), "16384 in a row; got 1x16385"),
+            ("rms_norm,width=64", (4, 65), "64 in a row; got 4x65"),
+            ("layer_norm", (7919, 64), "must have a divisor from 2 to 1024; got 7919x64"),
+            ("layer_norm", (4, 1), "layer_norm has no x of shape 4x1"),
+            ("layer_norm", (4, 0), "whole numbers above 0"),
+            ("layer_norm", (), "whole numbers above 0"),
+            ("layer_norm", "16x64", "whole numbers above 0"),
+            ("layer_norm,groups=4", (4, 66), "has no x of shape 4x66"),
+            ("group_norm,groups=4", (4, 66), "has no x of shape 4x66"),
+            ("group_norm,groups=4", (4, 6, 5), "has no x of shape 4x6x5"),
+            ("rms_norm,heads=4", (4, 6, 5), "has no x of shape 4x6x5"),
+            ("layer_norm,axes=3", (2, 4, 3, 3), "not for axes="),
+            ("rms_norm,modulate=row", (2, 64), "not for axes=, channels=last and modulate="),
+            ("rms_norm,quant=int8", (2, 64), "needs a norm without quant="),
+        ],
+    )
+    def test_refused(self, operation: str, shape: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            tv.score("file.py:name", operation, seed=1, shapes=[shape])
+
+
 class TestHidden:
     def test_answers_are_permuted(self) -> None:
         case = tv.case("float32-dy-with-a-mean")

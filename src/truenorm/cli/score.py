@@ -19,7 +19,7 @@ from truenorm.cli.common import (
 )
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
-from truenorm.tools.text import printable
+from truenorm.tools.text import parse_shape, printable
 from truenorm.verify.operations import as_operation
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.records import CannotRunError
@@ -69,6 +69,10 @@ def score_command(
     causes: Annotated[
         bool, typer.Option("--causes", help="Also search for the causes of wrong results.")
     ] = False,
+    shape: Annotated[
+        list[str] | None,
+        option("SHAPE", "Call it with x of this shape alone, as 16x1024. Can be repeated."),
+    ] = None,
     json: JsonOption = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Read submissions from stdin, one JSON object a line.")
@@ -81,6 +85,7 @@ def score_command(
     \b
         truenorm score submission.py:layer_norm
         truenorm score submission.py:rms_norm --operation rms_norm --json
+        truenorm score submission.py:layer_norm --shape 16x1024
 
     With --serve, PyTorch is imported once. Each line of stdin has a target and a seed, and may
     have other options as 'truenorm.verify.score' names them; each is answered by a line of JSON.
@@ -103,16 +108,17 @@ def score_command(
             target,
             as_operation(operation),
             number,
-            tuple(dtype or ("float32",)),
-            norms,
-            cases,
-            largest,
-            form,
-            signature,
-            backward,
-            device,
-            seconds,
-            causes,
+            dtypes=tuple(dtype or ("float32",)),
+            norms=norms,
+            cases=cases,
+            largest=largest,
+            form=form,
+            signature=signature,
+            backward=backward,
+            device=device,
+            seconds=seconds,
+            causes=causes,
+            shapes=tuple(map(parse_shape, shape or ())),
         )
         if serve:
             _serve(python, defaults)
@@ -149,4 +155,6 @@ def _submission(line: str, defaults: Submission) -> Submission:
         given["operation"] = as_operation(given["operation"])
     if "dtypes" in given:
         given["dtypes"] = tuple(given["dtypes"])
+    if "shapes" in given:
+        given["shapes"] = tuple(map(tuple, given["shapes"]))
     return replace(defaults, **given)

@@ -20,6 +20,7 @@ rows. Products of numbers beyond `LIMIT` would overflow: `unsupported_reason` ex
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -301,9 +302,12 @@ def answers_by_enclosure(case: Case) -> dict[str, Float64s] | None:
     for output, kind in output_types(case).items():
         ball = balls[output]
         if not case.operation.is_rows(output):
-            repeats = Ball.of(np.full(1, float(case.repeats)))
+            repeats = float(case.repeats)
             ball = Ball(ball.high[0], ball.low[0], ball.radius[0])
-            ball = ball * repeats if case.repeats > 1 else ball
+            if case.repeats & (case.repeats - 1):
+                ball = ball * Ball.of(np.full(1, repeats))
+            else:  # a power of two: nothing is rounded, so that ties are decided
+                ball = ball.map(partial(np.multiply, repeats))
         rounded = round_ball(ball, kind)
         if not (rounded.low == rounded.high).all():
             return None

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.cases.families import WIDTHS
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.cases.families import EPSILONS, PLAIN_X, WIDTHS, Family
+from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, midpoints_of_width
 from truenorm.verify.grading.checks import PATIENCE, UNEXPLAINED, planned_calls
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
@@ -30,6 +30,14 @@ from truenorm.verify.harnesses import HarnessSubject
 from truenorm.verify.judge import collect
 from truenorm.verify.operation import AS_SHAPE, Case, Domain, Operation
 from truenorm.verify.operations import as_operation
+from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.shapes import (
+    MANY_DISTINCT,
+    Shape,
+    divide_shape,
+    in_shape,
+    with_columns,
+)
 from truenorm.verify.oracle import expected, forget
 from truenorm.verify.running.guarded import NO_TORCH, NOTES, OUTPUT, is_norm
 from truenorm.verify.running.recorded import LOG, Recorded, read_log
@@ -118,6 +126,7 @@ class Submission:
     seconds: float = SECONDS
     causes: bool = False
     layouts: bool = True
+    shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for a field that is out of range."""
@@ -129,6 +138,8 @@ class Submission:
             raise ValueError(f"cases must be {FEWEST_CASES} or above, got {self.cases}")
         if self.seed < 0:
             raise ValueError(f"seed must be 0 or above, got {self.seed}")
+        for shape in self.shapes:
+            divide_shape(_as_norm(self.operation), shape)
 
     def arguments(self, folder: Path) -> list[str]:
         """Return the arguments of the runner."""
@@ -159,6 +170,7 @@ def score(
     device: str = "cpu",
     seconds: float = SECONDS,
     causes: bool = False,
+    shapes: Sequence[Sequence[int]] = (),
 ) -> Score:
     r"""Score a PyTorch kernel, which may have been written to cheat.
 
@@ -196,6 +208,9 @@ def score(
         Time limit of one call.
     causes : bool
         Also search for the likely causes of wrong results, which takes seconds.
+    shapes : sequence of sequence of int
+        The shapes of x, as ``[(16, 1024)]``, of a kernel that takes no others: it is called with
+        these alone, on as many cases for each. By default, the seed draws shapes.
 
     Returns
     -------
@@ -227,17 +242,18 @@ def score(
             target,
             as_operation(operation),
             seed,
-            tuple(dtypes),
-            norms,
-            cases,
-            largest,
-            form,
-            signature,
-            backward,
-            device,
-            seconds,
-            causes,
-            layouts,
+            dtypes=tuple(dtypes),
+            norms=norms,
+            cases=cases,
+            largest=largest,
+            form=form,
+            signature=signature,
+            backward=backward,
+            device=device,
+            seconds=seconds,
+            causes=causes,
+            layouts=layouts,
+            shapes=tuple(map(tuple, shapes)),
         )
         return score_submission(submission, OneRun(python))
 
@@ -381,7 +397,7 @@ def _judged(
     ordinary = ordinary_share(suite, report)
     return Score(
         0.0 if hacks else points(report, ordinary),
-        (*hacks, *_reasons(report), *refused.values()),
+        (*hacks, *_reasons(report), *refused.values(), *_limits(submission)),
         submission.target,
         submission.dtypes,
         report.cases,
@@ -464,6 +480,13 @@ def _reasons(report: Report) -> Iterator[str]:
     for each in report.grades:
         if each.grade != "correct":
             yield f"The grade of {each.output} in {each.dtype} is {each.grade}."
+
+
+def _limits(submission: Submission) -> Iterator[str]:
+    """Yield a sentence about the shapes of a score, if they are given."""
+    if submission.shapes:
+        texts = ["x".join(map(str, shape)) for shape in submission.shapes]
+        yield f"Only x of the shape {' or '.join(texts)} is judged."
 
 
 class Evidence(NamedTuple):
@@ -552,6 +575,8 @@ MAY_BE_REFUSED = {
     "padded": "padded-rows",
 }
 """Layouts of a few cases, and the extension that an operation has for them."""
+ORDINARY = 9
+"""Ordinary cases in each shape of a kernel that takes no others."""
 MIDPOINT_ROWS = 12
 FEWEST_CASES = 30
 
@@ -581,17 +606,72 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     Some rows are wide, and one call has many rows. The rest is one case from each of some other
     families.
     """
+    if submission.shapes:
+        shapes = dict.fromkeys(submission.shapes)
+        return [case for each in shapes for case in draw_in(each, submission, dtype, random)]
     operation, largest = submission.operation, submission.largest
     every = [*_seeded(operation, dtype, random)]
     pool = [case for case in every if is_scored(case, largest)]
-    always = [case for case in pool if case.kind == "sweep" or case.family == NEXT_TO_MIDPOINTS]
-    always += [case for case in pool if case.family == "batch" and case.kind == "ordinary"]
+    always = _decisive(pool)
     widths = drawn_widths(operation, dtype, random)
     always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
     others = widths[TWINS:]
     always += laid_out(others, random) if submission.layouts else others
     always += wide_rows(every, random)
     always += many_rows(widths)
+    return _completed(always, pool, submission.cases, random)
+
+
+def draw_in(
+    shape: Shape, submission: Submission, dtype: str, random: np.random.Generator
+) -> list[Case]:
+    """Draw the cases of a type in one shape: those of `draw_cases` that are not about others.
+
+    Other cases of the plain norm get its columns, some several times, in an order that is drawn.
+    """
+    norm = _as_norm(submission.operation)
+    plain = Norm("layer_norm" if norm.centred else "rms_norm") if norm.is_variant else norm
+    divided = divide_shape(norm, shape)
+    ordinary: list[Case] = []
+    for number in range(ORDINARY):
+        most = MANY_DISTINCT if number == 0 else 0
+        eps = EPSILONS[number % len(EPSILONS) if norm.eps is None else 0]
+        family = Family("normal", PLAIN_X[number % 3], "ordinary", "ordinary input", eps=eps)
+        rows = divided.units * divided.distinct_rows(MANY_DISTINCT)
+        case = family.case(plain, dtype, rows, divided.size, int(random.integers(1, 2**31)))
+        ordinary += in_shape(norm, shape, replace(case, seeded=True), most)
+    others = [
+        case
+        for case in _seeded(plain, dtype, random)
+        if is_scored(case, submission.largest)
+        and case.layout == "rows"
+        and case.family not in ("normal", NEXT_TO_MIDPOINTS)
+    ]
+    others += midpoints_of_width(plain, dtype, divided.size, centred=plain.centred)
+    pool = [
+        made
+        for case in others
+        for made in in_shape(norm, shape, hidden(with_columns(case, divided.size), random))
+    ]
+    return _completed([*_decisive(pool), *ordinary], pool, submission.cases, random)
+
+
+def _as_norm(operation: Operation) -> Norm:
+    if not isinstance(operation, Norm):
+        raise ValueError(f"shapes are for results of truenorm.verify.norm, got {operation.name}")
+    return operation
+
+
+def _decisive(pool: Sequence[Case]) -> list[Case]:
+    """Return the cases that decide a grade."""
+    always = [case for case in pool if case.kind == "sweep" or case.family == NEXT_TO_MIDPOINTS]
+    return always + [case for case in pool if case.family == "batch" and case.kind == "ordinary"]
+
+
+def _completed(
+    always: Sequence[Case], pool: Iterable[Case], count: int, random: np.random.Generator
+) -> list[Case]:
+    """Return some cases and, until there are so many, one of each other family of a pool."""
     families: dict[str, list[Case]] = {}
     for case in pool:
         if case.kind in ("special", "subnormal"):
@@ -601,7 +681,7 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     one_each = [cases[random.integers(len(cases))] for cases in families.values()]
     order = [one_each[place] for place in random.permutation(len(one_each))]
     order.sort(key=lambda case: case.kind not in ("special", "subnormal"))
-    drawn = [*always, *order][: max(submission.cases, len(always))]
+    drawn = [*always, *order][: max(count, len(always))]
     return [drawn[place] for place in random.permutation(len(drawn))]
 
 

@@ -218,7 +218,7 @@ def _hash(manifest: Mapping[str, Any], content: bytes | bytearray) -> str:
 
 def _ones(case: Case) -> Case:
     """Return a case of ones, of `trial_arrays` or of the shapes of a case whose rows have one."""
-    if case.layout.startswith(AS_SHAPE):
+    if case.layout.startswith(AS_SHAPE) or case.only_shape:
         arrays = case.inputs
         return case.with_inputs(**{k: a if a is None else a * 0 + 1 for k, a in arrays.items()})
     assert isinstance(case.operation, Norm)

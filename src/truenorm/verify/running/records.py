@@ -29,6 +29,8 @@ GRADIENT_LAYOUTS = {
     f"{layout} gradients": layout for layout in ("strided", "padded", "transposed", "read-only")
 }
 """Calls whose incoming gradients have another memory layout than x, and that layout."""
+SAME_SHAPE = (PLAIN, AGAIN, INTERLEAVED, LATER, TWICE, REVERSED, PAUSED)
+"""Calls in which all rows of the case are passed, and no others: all that `only_shape` permits."""
 SAME_ROWS = (ROWS, REVERSED, *PADDING_ROWS)
 """Calls with rows of the case, each of which must have the same bits as in the plain call."""
 BATCH_SIZES = {
@@ -203,7 +205,7 @@ def calls_of(case: Case) -> list[Call]:
         calls += map(Call, IDLE_ROWS)
     if family == "layouts-of-gradients":
         calls += map(Call, GRADIENT_LAYOUTS)
-    return calls
+    return [call for call in calls if not case.only_shape or call.kind in SAME_SHAPE]
 
 
 def case_of_call(case: Case, call: Call) -> Case:

@@ -37,7 +37,7 @@ def relative_cases(norm: "RelativeNorm", dtype: str, level: str, seed: int) -> I
     """Yield the cases of a relative."""
     plain = Norm("layer_norm" if norm.centred else "rms_norm")
     for case in plain.cases(dtype, level, seed):
-        made = _of_plain(norm, case)
+        made = of_plain(norm, case)
         if made is None:
             continue
         yield made
@@ -50,19 +50,19 @@ def relative_cases(norm: "RelativeNorm", dtype: str, level: str, seed: int) -> I
             yield from _of_sizes(norm, case)
 
 
-def _of_plain(norm: "RelativeNorm", plain: Case) -> Case | None:
-    """Return a plain case as one of the relative, or None if it cannot be one."""
-    moved = plain.family == NEXT_TO_MIDPOINTS and (norm.gate or norm.modulate or norm.share < 1)
-    if moved or plain.shape[1] < 2 or plain.layout != "rows" or plain.needs:
-        return None
-    return _divided(norm, plain)
-
-
-def _divided(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 0) -> Case:
-    """Return a case whose units are the rows of a plain one.
+def of_plain(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 0) -> Case | None:
+    """Return a plain case as one of the relative, or None if it cannot be one.
 
     `channels` and `units` are those of a group and of a row, if they are not drawn.
     """
+    moved = plain.family == NEXT_TO_MIDPOINTS and (norm.gate or norm.modulate or norm.share < 1)
+    if moved or plain.shape[1] < 2 or plain.layout != "rows" or plain.needs:
+        return None
+    return _divided(norm, plain, channels, units)
+
+
+def _divided(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 0) -> Case:
+    """Return a case whose units are the rows of a plain one; see `of_plain`."""
     base = norm.base
     once = plain.part(slice(0, plain.shape[0] // plain.repeats))
     if base.is_variant:
