@@ -97,6 +97,7 @@ def test_first_reproducer_fails(report: tv.Report, tmp_path: Path) -> None:
     assert "AssertionError: got " in done.stderr
 
 
+@pytest.mark.slow
 def test_corrected_kernel_passes() -> None:
     report = tv.verify(tv.load(f"{EXAMPLE / 'numpy_check.py'}:mended"))
     assert report.passed, report.findings

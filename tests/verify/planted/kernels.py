@@ -356,10 +356,9 @@ class PlantedBug:
     symptom: str = ""
 
     @property
-    def kind(self) -> tuple[bool, str, frozenset[str]]:
-        """Whether it adds first, whichever norm it is, and what the judge is to say of it."""
-        adds = self.subject.operation.name.startswith("add")
-        return adds, self.verdict, frozenset(self.grades)
+    def kind(self) -> tuple[str, frozenset[str]]:
+        """What the judge is to say of it, whichever norm it is."""
+        return self.verdict, frozenset(self.grades)
 
 
 def layer_norm(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from truenorm.verify.grading.report import Finding, Report
-from verify.quantized.kernels import judge
+from verify.quantized.kernels import judge, some
 from verify.quantized.planted import PLANTED
 
 CHECKS = ("codes", "scale", "recipe", "sum", "zeros", "special", "amax")
@@ -28,13 +28,7 @@ def check_of(finding: Finding) -> str:
     return "zeros" if {*finding.families} <= OF_ZEROS else finding.output
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if k % 3 == 0 else pytest.mark.slow)
-        for k, name in enumerate(PLANTED)
-    ],
-)
+@pytest.mark.parametrize("name", some(PLANTED, 5))
 def test_is_found_with_its_cause(name: str) -> None:
     bug, report = PLANTED[name], report_on(name)
     assert bug.found_by in {check_of(each) for each in report.findings}

@@ -10,7 +10,7 @@ import truenorm.verify as tv
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
 from verify.quantized.engines import AITER_TRITON, ENGINES, LEAST, at_least, floored
-from verify.quantized.kernels import F, Kernel, judge, quantized_norm
+from verify.quantized.kernels import F, Kernel, judge, quantized_norm, some
 
 RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
     "rms_norm,quant=e4m3fn": ({}, "late/T", "divide"),
@@ -38,7 +38,7 @@ RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
 """By operation: how the kernel rounds, and the recipe and the way that are to be named."""
 
 
-@pytest.mark.parametrize("operation", RIGHT)
+@pytest.mark.parametrize("operation", some(RIGHT, 3))
 def test_passes_with_its_recipe(operation: str) -> None:
     how, recipe, way = RIGHT[operation]
     report = judge(Kernel(quantized_norm(operation), **how).subject())
@@ -57,13 +57,7 @@ def test_large_calls_pass(operation: str) -> None:
     assert report.verdicts["large calls"] == "pass"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if k % 4 == 0 else pytest.mark.slow)
-        for k, name in enumerate(ENGINES)
-    ],
-)
+@pytest.mark.parametrize("name", some(ENGINES, 4))
 def test_kernel_of_an_engine_passes(name: str) -> None:
     engine = ENGINES[name]
     report = judge(engine.kernel.subject(), calls=False)

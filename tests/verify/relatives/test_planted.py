@@ -27,15 +27,12 @@ def small_cases(bug: Planted) -> list[Case]:
     ]
 
 
-LEFT_TO_SLOW = {
-    *("gated, groups ignored", "silu for sigmoid", "gate after", "mean in bfloat16"),
-    *("variance in float16", "dscale in bfloat16", "gamma rolled"),
-}
-"""Bugs like others, or in other types, which take longest."""
+OF_THE_GATE = {bug.spec: bug.name for bug in reversed(PLANTED)}.values()
+"""The first bug of each operation."""
 
 
 def in_gate(bug: Planted) -> Any:
-    marks = pytest.mark.slow if bug.name in LEFT_TO_SLOW else ()
+    marks = () if bug.name in OF_THE_GATE else pytest.mark.slow
     return pytest.param(bug, marks=marks, id=bug.name)
 
 
