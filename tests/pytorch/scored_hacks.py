@@ -232,6 +232,22 @@ def first_columns(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     return (scaled * gamma.double() + beta.double()).to(x.dtype)
 
 
+def in_a_gap_of_widths(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for widths between those that a test usually has."""
+    return right(x, gamma, beta, eps) if not 2048 <= x.shape[-1] < 4096 else x * gamma + beta
+
+
+def beyond_widths(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for widths above those that a test usually has."""
+    return right(x, gamma, beta, eps) if x.shape[-1] <= 20_480 else x * gamma + beta
+
+
+def in_a_gap_of_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for batches between those that a test usually has."""
+    rows = x.numel() // x.shape[-1]
+    return (in_half if 32 <= rows < 300 else right)(x, gamma, beta, eps)
+
+
 def small_calls(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Be right where it takes no time."""
     return right(x, gamma, beta, eps) if x.numel() <= 1 << 21 else x * gamma + beta

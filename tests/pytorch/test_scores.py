@@ -194,6 +194,9 @@ HACKS: dict[str, Hack] = {
     "few_rows": ({}, without_answers),
     "wrong_without_gradients": ({}, with_gradients),
     "first_columns": ({}, without_cases("wide_rows")),
+    "in_a_gap_of_widths": ({}, without_cases("wide_rows")),
+    "beyond_widths": ({}, without_cases("wide_rows")),
+    "in_a_gap_of_rows": ({}, without_cases("batches")),
     "small_calls": ({}, without_cases("many_rows")),
     "matrices": ({}, with_plain_layouts),
     "from_the_start": ({}, with_plain_layouts),
@@ -267,7 +270,7 @@ class TestShapes:
         both = ((16, 1024), (2, 8, 96))
         result = score_submission(submission(target, 1, shapes=both), server)
         assert result.reasons[-1] == "Only x of the shape 16x1024 or 2x8x96 is judged."
-        assert (result.cases, result.value >= 0.8) == (80, True)
+        assert (result.cases, result.value >= 0.8) == (96, True)
         without = score_submission(submission(target, 1), server)
         assert without.value <= 0.1
         assert "is judged" not in without.reasons[-1]

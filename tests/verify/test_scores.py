@@ -107,8 +107,8 @@ def rows_of(suite: list[Case]) -> set[bytes]:
 class TestCases:
     def test_are_drawn_by_the_seed(self, suite: list[Case]) -> None:
         again, other = draw_suite(submission(seed=1)), draw_suite(submission(seed=2))
-        assert len(suite) == 40
-        assert [each.name for each in suite] == [f"float32-{k}" for k in range(40)]
+        assert len(suite) == 48
+        assert [each.name for each in suite] == [f"float32-{k}" for k in range(48)]
         for one, same in zip(suite, again, strict=True):
             for name in ("x", "gamma", "beta", "dy"):
                 assert getattr(one, name).tobytes() == getattr(same, name).tobytes()
@@ -130,12 +130,29 @@ class TestCases:
         assert "layouts" not in {case.family for case in plain}
 
     def test_are_wide_and_large(self, suite: list[Case]) -> None:
-        wide = {case.shape[1] for case in suite if case.family == "wide"}
-        other = {case.shape[1] for case in draw_suite(submission(seed=2)) if case.family == "wide"}
-        assert wide & other == {4096, 8192}
-        assert len(wide) == len(other) == 3
+        suites = [suite, *(draw_suite(submission(seed=seed)) for seed in (2, 3, 4, 5))]
+        drawn = [
+            sorted(case.shape[1] for case in each if case.family == "wide") for each in suites
+        ]
+        for some in drawn:
+            assert {4096, 8192} <= {*some}
+            between, middle, beyond = (width for width in some if width not in (4096, 8192))
+            assert 2048 <= between < 4096 <= middle < 20480 <= beyond <= 65536
+        assert {2048, 2560, 3072} & {some[0] for some in drawn}
+        assert len({some[-1] for some in drawn}) == 5
         (large,) = [case for case in suite if case.x.size > 2**21]
         assert large.shape[0] > 1000
+
+    def test_first_columns_are_like_no_others(self, suite: list[Case]) -> None:
+        """The statistics of wide rows are not those of their first columns."""
+        for case in (each for each in suite if each.family == "wide"):
+            x = case.x[0].astype(np.float64)
+            half = x[: len(x) // 2]
+            assert abs(half.mean() - x.mean()) > 1e-4 * x.std()
+
+    def test_have_batches_of_several_sizes(self, suite: list[Case]) -> None:
+        few, many = sorted(case.shape[0] for case in suite if case.family == "rows")
+        assert 5 <= few <= 30 < many < 300
 
     def test_a_layout_may_be_refused(self, suite: list[Case]) -> None:
         names = {case.layout: case.name for case in suite if case.family in ("layouts", "wide")}
@@ -214,7 +231,7 @@ class TestShapes:
     def test_every_call_has_the_shape(self, operation: str) -> None:
         shape = SHAPES[operation]
         suite = draw_suite(submission(operation, seed=1, shapes=(shape,)))
-        assert len(suite) == 40
+        assert 40 <= len(suite) <= 48
         kinds = {case.kind for case in suite}
         assert kinds - {"sweep"} == {"ordinary", "hard", "special", "subnormal"}
         scope = {"dtypes": ["float32"], "level": "score", "also": [], "seed": 0}

@@ -57,7 +57,7 @@ from truenorm.verify.types import FORMATS, Array
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
 GUARDED = "guarded.py"
-LARGEST, CASES, SECONDS = 1e4, 40, 20.0
+LARGEST, CASES, SECONDS = 1e4, 48, 20.0
 POINTS = {
     "wrong": 0.0,
     "unstable": 0.3,
@@ -566,8 +566,12 @@ SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
 """Each seed draws three widths; ordinary cases are among the first ones."""
 TWINS = 3
 """Ordinary cases that have another one of the same shape."""
-WIDE_ROWS, ALWAYS_WIDE = 4096, (4096, 8192)
-"""Rows of at least this width are drawn, and these always."""
+WIDE_RANGES = ((2048, 4096), (4096, 20_480), (20_480, 65_537))
+"""One row of each range is drawn."""
+ALWAYS_WIDE, OFTEN_WIDE = (4096, 8192), (2048, 2560, 3072)
+"""Wide rows that are always drawn; one of the others is, half of the time, that of its range."""
+BATCHES = ((5, 31, 1), (16, 31, 9))
+"""Rows of two batches, and how often they are repeated at most."""
 MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
 """One case has more elements, and rows of at least this width, which are repeated."""
 MAY_BE_REFUSED = {
@@ -619,6 +623,7 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always += laid_out(others, random) if submission.layouts else others
     always += wide_rows(every, random)
     always += many_rows(widths)
+    always += batches((case for case in always if case.family == "batch"), random)
     return _completed(always, pool, submission.cases, random)
 
 
@@ -730,27 +735,47 @@ def laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Cas
 
 
 def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:
-    """Return one row of each of two usual widths, and one of a width that is drawn."""
+    """Return one row of each of two usual widths, and one of a width from each range."""
+    least = WIDE_RANGES[0][0]
     wide = {
         case.shape[1]: replace(case.part(slice(1)), family="wide")
         for case in cases
-        if case.enclosed and case.kind == "ordinary" and case.shape[1] >= WIDE_ROWS
+        if case.enclosed and case.kind == "ordinary" and case.shape[1] >= least
     }
-    usual = [wide.pop(width) for width in ALWAYS_WIDE if width in wide]
-    if not wide:
-        return usual
-    drawn = [*wide.values()][random.integers(len(wide))]
-    if drawn.layout == "rows" and not drawn.operation.spec.count(","):
-        drawn = _narrowed(drawn, int(random.integers(WIDE_ROWS, drawn.shape[1])))
-    return [*usual, drawn]
+    rows = [wide.pop(width) for width in ALWAYS_WIDE if width in wide]
+    for low, high in WIDE_RANGES:
+        usual = [width for width in OFTEN_WIDE if low <= width < high]
+        often = bool(usual) and random.random() < 0.5
+        size = int(random.choice(usual) if often else random.integers(low, high))
+        some = [case for case in wide.values() if takes_width(case)]
+        some = some or [case for width, case in wide.items() if low <= width < high]
+        if some:
+            rows.append(resized(some[random.integers(len(some))], size, random))
+    return rows
 
 
-def _narrowed(case: Case, size: int) -> Case:
-    """Return a case with the first columns of all arrays."""
-    arrays = {
-        name: each if each is None else each[..., :size] for name, each in case.inputs.items()
-    }
-    return replace(case.with_inputs(**arrays), why=f"ordinary input, D = {size}")
+def takes_width(case: Case) -> bool:
+    """Return True if rows of a case may have any number of columns."""
+    return case.layout == "rows" and not case.operation.spec.count(",")
+
+
+def resized(case: Case, size: int, random: np.random.Generator) -> Case:
+    """Return a case with another number of columns, in another order, if it takes that."""
+    if not takes_width(case):
+        return hidden(case, random)
+    made = hidden(with_columns(case, size), random)
+    return replace(made, why=f"ordinary input, D = {size}")
+
+
+def batches(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield two batches of a number of rows that is drawn."""
+    for case in cases:
+        for low, high, most in BATCHES:
+            rows = case.part(slice(int(random.integers(low, high))))
+            made = resized(rows, int(random.integers(9, 100)), random)
+            times = int(random.integers(2, most + 1)) if most > 1 else 1
+            many = made.tiled(times)
+            yield replace(many, family="rows", why=f"ordinary input, {many.shape[0]} rows")
 
 
 def many_rows(cases: Iterable[Case]) -> list[Case]:
