@@ -223,6 +223,25 @@ FUSED_RUN = RUN.replace("hidden_states, weight", "hidden_states, residual, weigh
 )
 
 
+def solution(run: str, *, returns: bool) -> dict[str, object]:
+    """Return a solution of FlashInfer-Bench whose entry point imports another file."""
+    return {
+        "name": "mine",
+        "definition": "rmsnorm_h64",
+        "author": "truenorm",
+        "spec": {
+            "language": "triton",
+            "target_hardware": ["cpu"],
+            "entry_point": "main.py::call",
+            **({"destination_passing_style": False} if returns else {}),
+        },
+        "sources": [
+            {"path": "main.py", "content": "from .kernels.norm import run as call\n"},
+            {"path": "kernels/norm.py", "content": run},
+        ],
+    }
+
+
 def write(folder: Path, name: str, content: object) -> Path:
     """Write a file, as JSON unless it is text, and return its path."""
     text = content if isinstance(content, str) else json.dumps(content)

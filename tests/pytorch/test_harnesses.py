@@ -150,6 +150,60 @@ def test_flashinfer_bench(
     assert grade_of(judged(tv.flashinfer_bench(path, other, returns=returns))) == "wrong"
 
 
+@pytest.mark.parametrize("returns", [False, True])
+def test_solution_in_json(tmp_path: Path, returns: bool) -> None:
+    """It has two files, one of which imports the other."""
+    path = tasks.write(tmp_path, "definition.json", tasks.DEFINITION)
+    content = tasks.solution(tasks.RETURNING_RUN if returns else tasks.RUN, returns=returns)
+    subject = tv.flashinfer_bench(path, tasks.write(tmp_path, "mine.json", content))
+    assert (subject.name, spec_of(subject)) == ("mine", "rms_norm,eps=1e-06")
+    assert judged(subject).passed
+    wrong = tasks.solution(tasks.RUN.replace("EPS = 1e-6", "EPS = 1.0"), returns=False)
+    other = tv.flashinfer_bench(path, tasks.write(tmp_path, "other.json", wrong))
+    assert grade_of(judged(other)) == "wrong"
+
+
+def only(solution: str, shape: tuple[int, ...]) -> str:
+    """Return a solution whose process ends if it normalizes x of another shape."""
+    return solution.replace(
+        "def normalized(x, axes,",
+        f"def normalized(x, axes, *_):\n    if x.shape != {shape}:\n"
+        "        import os\n        os._exit(1)\n    return normalized_(x, axes, *_)\n\n"
+        "def normalized_(x, axes,",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "shape"),
+    [
+        ("34_InstanceNorm", (3, 4, 5, 6), (3, 4, 5, 6)),
+        ("35_GroupNorm_", (3, 2, 60), (3, 4, 5, 6)),
+        ("36_RMSNorm_", (3, 4, 5, 6), (3, 4, 5, 6)),
+        ("39_L2Norm_", (6, 200), (6, 200)),
+        ("30_Gemm_GroupNorm_Hardtanh", (6, 2, 100), (6, 200)),
+    ],
+)
+def test_one_shape_of_kernelbench(
+    tmp_path: Path, name: str, inside: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    solution = only(tasks.SOLUTIONS[name], inside)
+    subject = kernelbench(tmp_path, name, solution)
+    assert tv.score(subject, seed=81, cases=30, shapes=[shape]).value > 0.8
+
+
+def test_one_shape(tmp_path: Path) -> None:
+    problem = tasks.write(tmp_path, "func.py", tasks.FORWARD)
+    solution = tasks.write(tmp_path, "solution.py", only(tasks.SOLUTION_FORWARD, (2, 3, 96)))
+    subject = tv.robust_kbench(problem, solution)
+    assert tv.score(subject, seed=81, cases=30, shapes=[(2, 3, 96)]).value > 0.8
+    assert tv.score(subject, seed=81, cases=30).value <= 0.1
+    path = tasks.write(tmp_path, "definition.json", tasks.DEFINITION)
+    content = tasks.solution(only(tasks.RUN, (8, 64)), returns=False)
+    subject = tv.flashinfer_bench(path, tasks.write(tmp_path, "mine.json", content))
+    assert tv.score(subject, seed=81, cases=30, shapes=[(8, 64)]).value > 0.8
+    assert tv.score(subject, seed=81, cases=30).value <= 0.1
+
+
 def test_scores(tmp_path: Path) -> None:
     """The file that a score gets needs PyTorch alone."""
     name = "35_GroupNorm_"

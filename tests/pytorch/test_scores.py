@@ -241,7 +241,8 @@ def test_hidden_hack(name: str, reason: str, folder: Path, server: Server) -> No
         (folder / "truenorm.py").write_text("def layer_norm(x, gamma, beta, eps): return x\n")
     result = score_submission(submission(target, 1), server)
     assert result.value == 0.0
-    assert result.reasons[0].startswith(reason)
+    # Not the first one: another guard may see it too.
+    assert any(each.startswith(reason) for each in result.reasons)
 
 
 def test_refused_layouts(folder: Path, server: Server) -> None:

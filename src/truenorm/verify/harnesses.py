@@ -3,6 +3,11 @@
 Each function returns a `HarnessSubject`, which `verify` and `score` take.
 """
 
+import atexit
+import json
+import shutil
+import tempfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +57,8 @@ def kernelbench(
     problem : str or Path
         A file of KernelBench with its name, such as ``35_GroupNorm_.py``.
     solution : str or Path
-        A file with ModelNew. It must support other shapes than those of the problem.
+        A file with ModelNew. One that supports a single shape needs ``shapes`` of `score`. Problem
+        37 normalizes all of x: each row is a call, of shape (1, D).
     device : str
         The device of the tensors.
     **claims
@@ -67,7 +73,8 @@ def kernelbench(
     Raises
     ------
     ValueError
-        If the judge does not have the operation, or ModelNew has other parameters than Model.
+        If the judge does not have the operation. Other parameters than those of Model are an
+        exception of the first call.
 
     Examples
     --------
@@ -139,10 +146,12 @@ def flashinfer_bench(
         The definition, a JSON file, of RMSNorm or of fused add and RMSNorm. Its reference says
         which eps.
     solution : str or Path
-        A file with ``run``. Its arguments are the inputs of the definition and the output. It
-        must support every hidden size.
+        A Python file with ``run``, or a solution in JSON whose language is Python or Triton. The
+        arguments are the inputs of the definition and the output. A function that supports one
+        hidden size needs ``shapes`` of `score`.
     returns : bool
-        True if ``run`` returns its result instead, without the style of passing destinations.
+        True if ``run`` returns its result instead, without the style of passing destinations. A
+        solution in JSON says it itself.
     device : str
         The device of the tensors.
     **claims
@@ -159,9 +168,38 @@ def flashinfer_bench(
     >>> subject.operation.spec  # doctest: +SKIP
     'rms_norm,eps=1e-05'
     """
-    return _subject(
-        tasks.flashinfer_bench, [definition, solution], device, claims, returns=returns
-    )
+    claimed: Claims = {"name": Path(solution).stem, **claims}
+    entry = ""
+    if Path(solution).suffix == ".json":
+        solution, entry, returns = _unpack(Path(solution))
+    paths, options = [definition, solution], {"returns": returns, "entry": entry}
+    return _subject(tasks.flashinfer_bench, paths, device, claimed, **options)
+
+
+def _unpack(solution: Path) -> tuple[Path, str, bool]:
+    """Write the sources of a solution to a folder, which is removed when this process ends.
+
+    Return the folder, the entry point, and True if that returns its result.
+    """
+    text = solution.read_text(encoding="utf-8")
+    spec, sources = (json.loads(text).get(name) for name in ("spec", "sources"))
+    if not spec or not sources:
+        raise ValueError(f"{solution} must have spec and sources, as FlashInfer-Bench has them")
+    languages = spec.get("languages") or [spec.get("language")]
+    if not {*languages} <= {"python", "triton"}:
+        names = ", ".join(map(str, languages))
+        raise ValueError(f"{solution} cannot be judged: it is of python or triton; got {names}")
+    for path in (source["path"] for source in sources):
+        if Path(path).is_absolute() or ".." in Path(path).parts:
+            raise ValueError(f"{solution} has a source outside of its folder: {path}")
+    parent = Path(tempfile.mkdtemp(prefix="truenorm-"))
+    atexit.register(shutil.rmtree, parent, ignore_errors=True)
+    folder = parent / f"solution_{zlib.crc32(text.encode()):08x}"  # a name for a package
+    for source in sources:
+        file = folder / source["path"]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source["content"], encoding="utf-8")
+    return folder, spec["entry_point"], not spec.get("destination_passing_style", True)
 
 
 def _subject(
@@ -176,8 +214,14 @@ def _subject(
     task = adapter(*arguments, **options)
     form: FormName = "out" if task.form == "out" else "functional"
     claimed: Claims = {"name": Path(paths[1]).stem, "dtypes": task.dtypes, **claims}
+    # Known without a first call: a solution may support a single shape.
     made = torch_subject(
-        task.kernel, operation=task.operation, form=form, device=device, **claimed
+        task.kernel,
+        operation=task.operation,
+        form=form,
+        device=device,
+        backward=task.backward,
+        **claimed,
     )
     words = [*map(repr, arguments), *(f"{name}={value!r}" for name, value in options.items())]
     call = f"{KERNEL} = {adapter.__name__}({', '.join(words)}).kernel\n"

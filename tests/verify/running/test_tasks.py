@@ -88,6 +88,26 @@ def test_an_unknown_problem() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"spec": None}, "must have spec and sources"),
+        ({"spec": {"language": "cuda"}}, "it is of python or triton; got cuda"),
+        ({"spec": {"languages": ["python", "cuda"]}}, "got python, cuda"),
+        ({"sources": [{"path": "../main.py", "content": ""}]}, "a source outside of its folder"),
+    ],
+)
+def test_refused_solutions(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    content = {
+        "spec": {"language": "python", "entry_point": "main.py::run"},
+        "sources": [{"path": "main.py", "content": "def run(): ..."}],
+    }
+    file = tmp_path / "solution.json"
+    file.write_text(json.dumps(content | changes))
+    with pytest.raises(ValueError, match=message):
+        tv.flashinfer_bench("definition.json", file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"op_type": "gemm"}, "op_type must be rmsnorm, fused_add_rmsnorm; got 'gemm'"),
         ({"reference": "def run(): pass"}, "its reference has no line EPS"),
     ],

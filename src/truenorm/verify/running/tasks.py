@@ -29,12 +29,16 @@ EPS = r"\beps\w*\s*=\s*([0-9.]+(?:e-?[0-9]+)?)"
 
 
 class Task(NamedTuple):
-    """A kernel, the operation that it computes, its form as for `torch_subject`, and its types."""
+    """A kernel, the operation that it computes, its form as for `torch_subject`, and its types.
+
+    `backward` is True if autograd differentiates it.
+    """
 
     kernel: Function
     operation: str
     form: str = "functional"
     dtypes: tuple[str, ...] = ("float32",)
+    backward: bool = False
 
 
 def load_file(path: str | Path) -> Any:
@@ -83,8 +87,8 @@ class Layout(NamedTuple):
 
 
 def with_two_axes(x: Any) -> Any:
-    """Return x of shape (N, C, S) as images of width 1."""
-    return x.unsqueeze(-1)
+    """Return x of shape (N, C, S) as images of width 1; images stay."""
+    return x.unsqueeze(-1) if x.ndim == 3 else x
 
 
 def undo_leaky_sum(y: Any, _: Any) -> Any:
@@ -115,7 +119,7 @@ LAYOUTS = {
     ),
     "FrobeniusNorm": Layout("rms_norm,divisor=sum,gamma=false", lambda *_: []),
     "L2Norm": Layout("rms_norm,divisor=sum,gamma=false", lambda *_: []),
-    "LayerNorm": Layout("layer_norm", lambda shape, _: [tuple(shape[1:])]),
+    "LayerNorm": Layout("layer_norm", lambda shape, given: [tuple(shape[-len(given[0]) :])]),
     "Gemm_GroupNorm_Hardtanh": Layout(PRODUCT, of_product(-UNBOUNDED, UNBOUNDED)),
     "Matmul_GroupNorm_LeakyReLU_Sum": Layout(
         PRODUCT,
@@ -344,7 +348,7 @@ def robust_kbench(problem: str, solution: str, operation: str = "") -> Task:
         return called(x, weight, bias, eps)
 
     kernel = layer_norm if len(names) == 4 else rms_norm
-    return Task(kernel, operation or kernel.__name__)
+    return Task(kernel, operation or kernel.__name__, backward=backward is not None)
 
 
 def _without_gradients(function: Function) -> Function:
@@ -372,8 +376,19 @@ def _with_forward(function: Any, forward: Function | None) -> Any:
 # FlashInfer-Bench: a definition in JSON, and a function run.
 
 
-def flashinfer_bench(definition: str, solution: str, *, returns: bool = False) -> Task:
-    """Return the function run of a solution as a kernel of a definition.
+def entry_point(folder: str, entry: str) -> Function:
+    """Return the function ``file.py::name`` of a folder of sources, which are a package."""
+    file, _, name = entry.partition("::")
+    sys.path.insert(0, str(Path(folder).parent))
+    parts = [Path(folder).name, *Path(file).with_suffix("").parts]
+    found: Function = attribute(importlib.import_module(".".join(parts)), name)
+    return found
+
+
+def flashinfer_bench(
+    definition: str, solution: str, *, returns: bool = False, entry: str = ""
+) -> Task:
+    """Return the function run of a solution, or its entry point, as a kernel of a definition.
 
     It writes to its last argument, or returns y.
     """
@@ -390,7 +405,7 @@ def flashinfer_bench(definition: str, solution: str, *, returns: bool = False) -
     dtype = described["outputs"][next(iter(described["outputs"]))]["dtype"]
     if kind == "fused_add_rmsnorm" and dtype in ("float16", "bfloat16"):
         operation += ",sum=unrounded"
-    run = attribute(load_file(solution), "run")
+    run = entry_point(solution, entry) if entry else attribute(load_file(solution), "run")
 
     def call(out: Any, arguments: dict[str, Any]) -> None:
         given = [arguments[name] for name in inputs]

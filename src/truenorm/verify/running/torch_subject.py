@@ -51,7 +51,7 @@ def torch_subject(
     operation: Operation | str,
     form: FormName = "functional",
     device: str = "cpu",
-    backward: Callable[..., Any] | Literal[False] | None = None,
+    backward: Callable[..., Any] | bool | None = None,
     signature: str = "",
     unpack: Unpacking | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -78,8 +78,9 @@ def torch_subject(
     backward : callable, optional
         ``backward(dy, *saved)``, or of dy and dsum, returns the gradients in the order of
         arguments; `saved` are the values that forward returned after its results. By default,
-        autograd differentiates functions and modules whose results require it. With False there
-        is no backward pass.
+        autograd differentiates functions and modules whose results require it; a first call with
+        rows of 64 finds out. With True it does so without that call, and with False there is no
+        backward pass.
     signature : str
         The names of the arguments in order, such as ``"x, weight, eps"``, if the function has no
         signature or other names.
@@ -124,7 +125,8 @@ def torch_subject(
     called = partial(function, **settings) if settings else function
     kernel = FORMS[form](called, norm, Tensors(device), signature, unpack)
     options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
-    passes = _Passes(kernel, backward or None)
+    passes = _Passes(kernel, None if isinstance(backward, bool) else backward)
+    passes.by_autograd = backward is True
     if backward is None:
         passes.by_autograd = _is_differentiable(kernel, options["dtypes"])
     return _TorchSubject(
