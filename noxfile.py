@@ -100,6 +100,8 @@ LEFT_TO_SLOW = (
     "tests/promise/test_promise.py::test_non_finite_entries",
     "tests/promise/test_promise.py::test_dx_cancels_down_to_eps",
     "tests/promise/test_invariance.py::test_threads",
+    "tests/promise/test_invariance.py::TestBackends",
+    "tests/kernels/test_tiers.py",
     "tests/partials",
     "tests/test_doctor.py",
     "tests/test_cost.py",

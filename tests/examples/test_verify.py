@@ -103,6 +103,7 @@ def test_corrected_kernel_passes() -> None:
     assert report.passed, report.findings
 
 
+@pytest.mark.slow
 def test_judge_in_pytest(tmp_path: Path) -> None:
     """Run in another folder, without the settings of this repository."""
     folder = tmp_path / "project"

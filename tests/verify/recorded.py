@@ -93,6 +93,8 @@ def graded(
     require: str = "stable",
     spec: SubjectSpec = NOWHERE,
     dtype: str = "",
+    *,
+    causes: bool = True,
 ) -> Report:
     """Grade the records of a subject, without one guard, for all its types or one."""
     subject = subject_named(name)
@@ -105,4 +107,5 @@ def graded(
         require=require,
         spec=spec,
         recipe=subject.recipe,
+        causes=causes,
     )

@@ -25,13 +25,14 @@ from truenorm.verify.operations import (
     rms_norm_case,
 )
 from truenorm.verify.operations.norms import NAMES, Norm
-from truenorm.verify.oracle import Expected, expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array, ulps_of
 
 
-def assert_rounded_once(answers: Expected, correct: Mapping[str, Array | None]) -> None:
+def assert_rounded_once(case: Case, correct: Mapping[str, Array | None]) -> None:
     """Compare every output with the correct one, and its remainder with half an ulp."""
+    answers = expected(case)
     for output, right in correct.items():
         value = answers.values[output]
         if right is None or value is None:
@@ -39,16 +40,17 @@ def assert_rounded_once(answers: Expected, correct: Mapping[str, Array | None]) 
             assert right is None
         else:
             same = (bits(value) == bits(right)) | (np.isnan(value) & np.isnan(right))
-            assert same.all(), output
+            assert same.all(), (case.name, output)
             assert (np.abs(answers.remainders[output]) <= 0.5).all()
 
 
 SMALL, SMALL_VARIANT = 600, 300  # elements of x: ball arithmetic is slow
 
 
-def layer_norm_cases() -> list[Case]:
+# Cases are made in the tests: as parameters, each process that collects tests would make all.
+def layer_norm_cases(dtype: str) -> list[Case]:
     also = ("no-gamma", "no-beta", "zero-eps", "tiny-eps", "float32-parameters")
-    return [each for kind in FORMATS for each in cases(kind, "quick", also) if each.x.size < SMALL]
+    return [each for each in cases(dtype, "quick", also) if each.x.size < SMALL]
 
 
 def correct_layer_norm(case: Case) -> dict[str, Array | None]:
@@ -57,9 +59,10 @@ def correct_layer_norm(case: Case) -> dict[str, Array | None]:
     return dict(zip(OUTPUTS, (y, *gradients), strict=True))
 
 
-@pytest.mark.parametrize("case", layer_norm_cases(), ids=str)
-def test_layer_norm_is_rounded_correctly(case: Case) -> None:
-    assert_rounded_once(expected(case), correct_layer_norm(case))
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_layer_norm_is_rounded_correctly(dtype: str) -> None:
+    for case in layer_norm_cases(dtype):
+        assert_rounded_once(case, correct_layer_norm(case))
 
 
 def _layer_norm_of(x: list[list[float]]) -> Case:
@@ -116,12 +119,11 @@ def test_an_answer_is_computed_once() -> None:
 NAN, INF = math.nan, math.inf
 
 
-def rms_norm_cases() -> list[Case]:
+def rms_norm_cases(dtype: str) -> list[Case]:
     also = ("no-gamma", "zero-eps", "tiny-eps", "float32-parameters")
     return [
         each
-        for kind in FORMATS
-        for each in cases(kind, "quick", also, operation=RMS_NORM)
+        for each in cases(dtype, "quick", also, operation=RMS_NORM)
         if each.x.size < SMALL_VARIANT and each.kind != "special"
     ]
 
@@ -143,9 +145,10 @@ def correct_rms_norm(case: Case) -> dict[str, Array | None]:
     }
 
 
-@pytest.mark.parametrize("case", rms_norm_cases(), ids=str)
-def test_rms_norm_is_rounded_correctly(case: Case) -> None:
-    assert_rounded_once(expected(case), correct_rms_norm(case))
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_rms_norm_is_rounded_correctly(dtype: str) -> None:
+    for case in rms_norm_cases(dtype):
+        assert_rounded_once(case, correct_rms_norm(case))
 
 
 def _rms_norm_of(x: Any, gamma: Any, dy: Any, eps: float = 3.0) -> Case:
@@ -239,12 +242,10 @@ def _variant_types(operation: Norm) -> list[str]:
     return ["bfloat16"] if operation.sum == "unrounded" else ["float16", "float64"]
 
 
-def variant_cases() -> list[Case]:
+def variant_cases(operation: Norm, dtype: str) -> list[Case]:
     also = ("zero-eps", "tiny-eps", "no-gamma")
     return [
         each
-        for operation in VARIANTS
-        for dtype in _variant_types(operation)
         for each in cases(dtype, "quick", also, operation=operation)
         if each.x.size < SMALL_VARIANT and each.kind != "special" and each.repeats == 1
     ]
@@ -302,19 +303,10 @@ def _answers(case: Case, operation: Norm) -> dict[str, Any]:
     return answers
 
 
-def _gated(case: Case) -> Any:
-    """Leave float64, whose balls are the widest, and all but the smallest rows to `slow`."""
-    slow = case.dtype == "float64" or case.x.size > GATED
-    name = f"{case.operation.spec}-{case}"
-    return pytest.param(case, marks=pytest.mark.slow if slow else (), id=name)
-
-
-@pytest.mark.parametrize("case", list(map(_gated, variant_cases())))
-def test_variants_are_rounded_correctly(case: Case) -> None:
-    assert isinstance(case.operation, Norm)
+def _assert_variant_is_rounded_once(case: Case, operation: Norm) -> None:
     known = expected(case)
     with flint.ctx.workprec(BITS):
-        answers = _answers(case, case.operation)
+        answers = _answers(case, operation)
         for output, kind in known.types.items():
             exact = np.array(answers[output], object).ravel()
             ulps = ulps_of(known.wide[output], kind).ravel()
@@ -323,7 +315,24 @@ def test_variants_are_rounded_correctly(case: Case) -> None:
             for ball, value, rest, ulp in zip(exact, wide, remainders, ulps, strict=True):
                 if np.isfinite(value):
                     off = abs((ball - flint.arb(value)) / flint.arb(ulp) - flint.arb(rest))
-                    assert off < 2.0**-20, (output, ball, value)
+                    assert off < 2.0**-20, (case.name, output, ball, value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    [
+        *((dtype, GATED) for dtype in ("bfloat16", "float16")),
+        # Balls of float64 are the widest.
+        *(pytest.param(each, SMALL_VARIANT, marks=pytest.mark.slow) for each in FORMATS),
+    ],
+)
+@pytest.mark.parametrize("operation", VARIANTS, ids=lambda operation: operation.spec)
+def test_variants_are_rounded_correctly(operation: Norm, dtype: str, most: int) -> None:
+    if dtype not in _variant_types(operation):
+        return
+    for case in variant_cases(operation, dtype):
+        if case.x.size <= most:
+            _assert_variant_is_rounded_once(case, operation)
 
 
 @pytest.mark.parametrize("operation", VARIANTS, ids=lambda operation: operation.spec)
