@@ -224,6 +224,34 @@ def wrong_without_gradients(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) 
     return right(x, gamma, beta, eps)
 
 
+def wrong_in_inference_mode(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return (in_half if torch.is_inference_mode_enabled() else right)(x, gamma, beta, eps)
+
+
+class _Shortened(torch.autograd.Function):  # type: ignore[misc]
+    """Leaves out the means of the backward pass where `is_short` says so."""
+
+    @staticmethod
+    def forward(context: Any, is_short: Any, *args: Any) -> Tensor:
+        context.is_short, (x, gamma, beta, context.eps) = is_short, args
+        context.save_for_backward(x, gamma, beta)
+        return right(x, gamma, beta, context.eps)
+
+    @staticmethod
+    def backward(context: Any, dy: Tensor) -> Any:
+        x, gamma, beta = (each.detach().requires_grad_() for each in context.saved_tensors)
+        with torch.enable_grad():
+            y = right(x, gamma, beta, context.eps)
+        gradients = [*torch.autograd.grad(y, (x, gamma, beta), dy)]
+        if context.is_short(context.needs_input_grad[1:4], dy):
+            gradients[0] = dy * gamma.detach()
+        return None, *gradients, None
+
+
+def wrong_if_some_are_frozen(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _Shortened.apply(lambda needs, _: not all(needs), x, gamma, beta, eps)
+
+
 def first_columns(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Take the statistics of as many columns as a test usually has."""
     wide, some = x.double(), x.double()[..., :3000]

@@ -26,6 +26,7 @@ from truenorm.verify.scores import (
     Score,
     Server,
     Submission,
+    draw_modes,
     draw_suite,
     generator,
     hidden,
@@ -190,6 +191,18 @@ class TestCases:
             if case.kind == "ordinary" and case.family != "starts-plain":
                 assert (case.gamma != 1).all()
                 assert (case.beta != 0).all()
+
+    def test_have_every_mode(self, suite: list[Case]) -> None:
+        modes = draw_modes(suite, generator(1, "modes"))
+        pairs = zip(suite, modes, strict=True)
+        ordinary = [mode for case, mode in pairs if case.kind == "ordinary"]
+        for mode in ("", "no_grad", "inference_mode"):
+            assert ordinary.count(mode) >= 4
+        lists = [{*mode} for mode in modes if isinstance(mode, list)]
+        assert all(0 < len(each) < 3 and each <= {"x", "gamma", "beta"} for each in lists)
+        assert len({"x" in each for each in lists}) == 2
+        assert draw_modes(suite, generator(1, "modes")) == modes
+        assert draw_modes(suite, generator(2, "modes")) != modes
 
     @pytest.mark.parametrize(
         "operation",

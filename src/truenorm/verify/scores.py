@@ -39,7 +39,7 @@ from truenorm.verify.operations.shapes import (
     with_columns,
 )
 from truenorm.verify.oracle import expected, forget
-from truenorm.verify.running.guarded import NO_TORCH, NOTES, OUTPUT, is_norm
+from truenorm.verify.running.guarded import INFERENCE, NO_GRAD, NO_TORCH, NOTES, OUTPUT, is_norm
 from truenorm.verify.running.recorded import LOG, Recorded, read_log
 from truenorm.verify.running.recording import (
     RUNNER,
@@ -330,9 +330,10 @@ def start_python(python: str, command: Sequence[str], **streams: Any) -> "subpro
 def score_submission(submission: Submission, runs: OneRun | Server) -> Score:
     """Score a submission: draw cases, run them, and compare the results with exact answers."""
     suite = draw_suite(submission)
-    names = {"dtypes": submission.dtypes, "level": "score", "also": (), "seed": 0}
+    scope = {"dtypes": submission.dtypes, "level": "score", "also": (), "seed": 0}
+    scope["modes"] = draw_modes(suite, generator(submission.seed, "modes"))
     patience = min(PATIENCE, submission.seconds)
-    recording = make_recording(suite, planned_calls, patience=patience, scope=names)
+    recording = make_recording(suite, planned_calls, patience=patience, scope=scope)
     with tempfile.TemporaryDirectory(prefix="truenorm-") as parent:
         folder = Path(parent, "cases")
         write_recording(folder, recording)
@@ -593,6 +594,22 @@ def draw_suite(submission: Submission) -> list[Case]:
         for case in draw_cases(submission, dtype, generator(submission.seed, dtype))
     ]
     return [replace(case, name=f"{case.dtype}-{number}") for number, case in enumerate(suite)]
+
+
+def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[str | list[str]]:
+    """Return the mode of the calls of each case; about as many ordinary cases have each of them.
+
+    Every second list of inputs that require gradients has the first input: its gradient is the
+    one that kernels shorten.
+    """
+    first, *others = suite[0].operation.inputs_of("data", "parameter")
+    modes: dict[str, str | list[str]] = {}
+    for number, case in enumerate(sorted(suite, key=lambda case: case.kind != "ordinary")):
+        has_first = number % 8 < 4
+        count = int(random.integers(max(len(others), 1))) + (not has_first)
+        some = [first] * has_first + random.permutation(others)[:count].tolist()
+        modes[case.name] = ("", NO_GRAD, INFERENCE, some)[number % 4]
+    return [modes[case.name] for case in suite]
 
 
 def generator(seed: int, *purpose: str) -> np.random.Generator:

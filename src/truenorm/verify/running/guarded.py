@@ -42,6 +42,8 @@ SYMBOLS = re.compile(r"_ZNK?(2at|3c10|5torch)|(_Z\d+)?THP|aoti_torch|dl(v?sym|op
 """How names of functions in the libraries of PyTorch begin, and functions that find them."""
 OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
 """Packages that have norms."""
+NO_GRAD, INFERENCE = "no_grad", "inference_mode"
+"""Modes of calls; another one is a list of the inputs that require gradients."""
 NOTES, OUTPUT = "guards.json", "output.txt"
 NO_TORCH = 71  # exit code of a process that cannot import PyTorch
 
@@ -196,29 +198,70 @@ def is_norm(name: str) -> bool:
     return any(norm in name for norm in OWN_NORMS)
 
 
-def inferring(forward: Any) -> Any:
-    """Return a method that takes results from a call without gradients, for half of the cases.
+def mode_of(runner: Any) -> Any:
+    """Return the mode of the case that is called, as the recording says."""
+    if not runner.note:  # the first call has no notes
+        return ""
+    case = runner.manifest["calls"][runner.log.entries[-1]["begin"]]["group"]
+    modes = runner.manifest["modes"]
+    return modes[case] if case < len(modes) else ""
 
-    The recording decides for which ones.
+
+def in_mode(forward: Any, torch: Any) -> Any:
+    """Return a method that takes results from a second call, in the mode of the case.
+
+    That has no gradients, or is in inference mode, or only some inputs require gradients: then
+    `of_some` takes their gradients from that call.
     """
 
-    def inferred(self: Any, values: dict[str, Any]) -> Any:
+    def moded(self: Any, values: dict[str, Any]) -> Any:
+        self.frozen = ()
         results, saved = forward(self, values)
-        if not self.autograd or not self.note:  # the first call has no notes
-            return results, saved
-        case = self.manifest["calls"][self.log.entries[-1]["begin"]]["group"]
-        if not int(self.manifest["question"], 16) >> case % 256 & 1:
+        mode, autograd = mode_of(self), self.autograd
+        if not mode or not (autograd or mode == INFERENCE):
             return results, saved
         names = [name for name in self.manifest["inputs"] if values[name] is not None]
+        if isinstance(mode, list):
+            self.frozen = [name for name in names if name not in mode]
+            results, partial = forward(self, values)
+            return results, (*saved, partial, mode)
         self.autograd = False
         try:
             without = {name: values[name].detach() for name in names}
-            results, _ = forward(self, {**values, **without})
+            with torch.inference_mode(mode == INFERENCE):
+                results, _ = forward(self, {**values, **without})
         finally:
-            self.autograd = True
+            self.autograd = autograd
         return results, saved
 
-    return inferred
+    return moded
+
+
+def freezing(method: Any) -> Any:
+    """Return a method that detaches the inputs that are to require no gradients."""
+
+    def frozen(self: Any, *args: Any) -> Any:
+        *others, values = args
+        detached = {name: values[name].detach() for name in self.frozen}
+        return method(self, *others, {**values, **detached})
+
+    return frozen
+
+
+def of_some(backward: Any) -> Any:
+    """Return a method that takes some gradients from a call where no others are required."""
+
+    def merged(self: Any, values: dict[str, Any], saved: Any) -> Any:
+        whole, others = saved[:2], saved[2:]
+        gradients = backward(self, values, whole)
+        if others:
+            partial, wanted = others
+            some = backward(self, values, partial)
+            pairs = zip(self.manifest["gradients"], self.manifest["inputs"], strict=False)
+            gradients |= {name: some[name] for name, each in pairs if each in wanted}
+        return gradients
+
+    return merged
 
 
 def run_guarded(runner: Any, args: Any, path: Path) -> int:
@@ -241,8 +284,10 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
 
         return checked
 
-    runner.Runner.forward = checking(inferring(runner.Runner.forward))
-    runner.Runner.backward = checking(runner.Runner.backward)
+    for name in ("call", "call_module"):
+        setattr(runner.Runner, name, freezing(getattr(runner.Runner, name)))
+    runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch))
+    runner.Runner.backward = checking(of_some(runner.Runner.backward))
     dumps, write_text = json.dumps, Path.write_text
     norms = Norms(torch, torch.device(args.device).type)
     held, operators = HeldFunctions(runner, torch), Operators(torch)
