@@ -37,11 +37,12 @@ def _alike(bugs: Iterable[PlantedBug]) -> Iterator[str]:
         seen.add(bug.kind)
 
 
-LEFT_TO_SLOW = {
-    *_alike(PLANTED.values()),
-    "elements beyond 2^24 left out",
-    "elements of y beyond 2^25 left out",
+LONG = {
+    *("unaligned columns left out", "a workspace not cleared", "mean saved in the storage type"),
+    *("elements beyond 2^24 left out", "elements of y beyond 2^25 left out"),
 }
+"""Planted bugs whose verdict takes seconds."""
+LEFT_TO_SLOW = {*_alike(bug for name, bug in PLANTED.items() if name not in LONG), *LONG}
 """Planted bugs that the gate does not look for one by one."""
 
 OF_MANY_ROWS = {

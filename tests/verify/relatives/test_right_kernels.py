@@ -75,6 +75,7 @@ def assert_passes(report: Report) -> None:
     assert {each.grade for each in report.grades} <= {"stable", "faithful", "correct"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "spec", "dtype"),
     [

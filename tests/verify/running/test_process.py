@@ -93,20 +93,21 @@ def test_separate_process(tmp_path: Path, line: str) -> None:
     [
         ("raise ValueError('no')", "raised ValueError: no"),
         ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
-        ("os._exit(0)", "ended with exit code 0"),
-        ("sys.exit(3)", "raised SystemExit: 3; this ends the program"),
-        ("raise KeyboardInterrupt", "raised KeyboardInterrupt; this ends the program"),
         ("time.sleep(60)", "gave no answer within 0.5 s"),
-        (
-            "return np.array(['a'])",
-            "returned y as an array of str32; expected an array",
-        ),
-        pytest.param(
-            "os.close(0); os.closerange(3, 99); time.sleep(60)",
-            "closed its pipes and went on",
-            marks=pytest.mark.slow,
-        ),
         ("return np.zeros(10**7)", "above"),
+        *(
+            pytest.param(line, failure, marks=pytest.mark.slow)
+            for line, failure in (
+                ("os._exit(0)", "ended with exit code 0"),
+                ("sys.exit(3)", "raised SystemExit: 3; this ends the program"),
+                ("raise KeyboardInterrupt", "raised KeyboardInterrupt; this ends the program"),
+                ("return np.array(['a'])", "returned y as an array of str32; expected an array"),
+                (
+                    "os.close(0); os.closerange(3, 99); time.sleep(60)",
+                    "closed its pipes and went on",
+                ),
+            )
+        ),
     ],
 )
 def test_failures(tmp_path: Path, line: str, failure: str) -> None:

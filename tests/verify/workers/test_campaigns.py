@@ -102,6 +102,7 @@ def test_whole_seed(count: int) -> None:
         assert text_of(campaign_target(target, settings, executor=executor)) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_narrow")
 def test_kernel_that_only_random_cases_expose(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is wrong at widths that no fixed case has."""
@@ -119,6 +120,7 @@ def test_kernel_that_only_random_cases_expose(monkeypatch: pytest.MonkeyPatch) -
         exec(first.reproducer, {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_narrow")
 def test_wrong_elements_by_grade() -> None:
     counts = {

@@ -56,6 +56,7 @@ def test_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         assert text_of(tv.verify(kernels.wrong, executor=executor)) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact answers come from the workers: this process computes none."""
