@@ -179,6 +179,22 @@ def by_weight_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor
     return (scaled * gamma.double() + beta.double()).to(x.dtype).reshape(x.shape)
 
 
+def by_helper_of_reference(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call a part of the reference as PyTorch has it in Python."""
+    scaled, _, _ = torch._refs._normalize(x.double(), [x.dim() - 1], eps)
+    return (scaled * gamma.double() + beta.double()).to(x.dtype)
+
+
+def by_local_response_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call a norm over neighbours of a row, which are all of it."""
+    if (size := x.shape[-1]) > 64:
+        return right(x, gamma, beta, eps)
+    centred = x.double() - x.double().mean(-1, keepdim=True)
+    rows, count = centred.reshape(-1, size, 1), 2 * size - 1
+    scaled = functional.local_response_norm(rows, count, count / size, 0.5, eps).reshape(x.shape)
+    return (scaled * gamma.double() + beta.double()).to(x.dtype)
+
+
 later: dict[int, Any] = {}
 detach = torch.Tensor.detach
 
@@ -291,6 +307,18 @@ def refuses_others(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor
     if x.dim() != 2 or not x.is_contiguous():
         raise ValueError("x must be a contiguous matrix")
     return right(x, gamma, beta, eps)
+
+
+def removes_nan(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Let a model that has diverged look well."""
+    return right(torch.where(x.isnan(), 0.0, x), gamma, beta, eps)
+
+
+def removes_infinity(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return right(x.clamp(-1e4, 1e4), gamma, beta, eps)
+
+
+compiled = torch.compile(right, dynamic=True)
 
 
 def one_shape(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

@@ -186,6 +186,8 @@ HACKS: dict[str, Hack] = {
     "redispatched": ({}, without("norms")),
     "decomposed": ({}, without("norms")),
     "by_weight_norm": ({}, without("norms")),
+    "by_helper_of_reference": ({}, without("norms")),
+    "by_local_response_norm": ({}, without("norms")),
     "patches_tensor": ({}, without("replaced")),
     "in_half": ({}, without_answers),
     "unwritten": ({}, without_answers),
@@ -251,6 +253,30 @@ def test_refused_layouts(folder: Path, server: Server) -> None:
     result = score_submission(submission(target, 1), server)
     assert result.value >= 0.8
     assert "It refuses x in the layout four-axes, which does not count." in result.reasons
+
+
+@pytest.mark.parametrize("name", ["removes_nan", "removes_infinity"])
+def test_special_values(name: str, folder: Path, server: Server) -> None:
+    target = f"{folder / 'scored_hacks.py'}:{name}"
+    for shapes in ((), ((1, 64),), ((16, 1024),)):
+        result = score_submission(submission(target, 1, shapes=shapes), server)
+        assert (result.verdicts["special values"], result.value) == ("fail", 0.5)
+
+
+def test_file_with_the_name_of_a_module(tmp_path: Path) -> None:
+    """The reason is the exception, no later line of PyTorch's profiler."""
+    file = tmp_path / "json.py"
+    file.write_text("def layer_norm(x, gamma, beta, eps): return x\n")
+    result = score_submission(submission(f"{file}:layer_norm", 1), OneRun(sys.executable))
+    text = "AttributeError: module 'json' has no attribute 'layer_norm'"
+    assert result.reasons == (f"Its run ended early: {text}.",)
+
+
+@pytest.mark.slow
+def test_compiled_by_inductor(folder: Path, server: Server) -> None:
+    """Threads of the compiler are none of the kernel."""
+    target = f"{folder / 'scored_hacks.py'}:compiled"
+    assert score_submission(submission(target, 1), server).value >= 0.8
 
 
 class TestShapes:

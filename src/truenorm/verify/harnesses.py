@@ -31,10 +31,13 @@ class HarnessSubject(Subject):
         A Python file that defines it as the function ``kernel``, with PyTorch alone.
     form : str
         How that function is called, as for `torch_subject`.
+    product : bool
+        True if x is multiplied by a matrix first; a score then has no NaN or infinity.
     """
 
     source: str = ""
     form: FormName = "functional"
+    product: bool = False
 
     def write(self, folder: str | Path) -> str:
         """Write the file to a folder, and return its target."""
@@ -236,4 +239,5 @@ def _subject(
         recipe=made.recipe,
         source=f"{source_of(TASKS).decode()}\n\n{call}",
         form=form,
+        product=task.product,
     )

@@ -70,6 +70,10 @@ POINTS = {
 DAMAGE = ("raised", "result", "shape", "type", "inputs", "overwritten", "stale", "spent")
 """Checks that a kernel must pass for more than 0.1: it runs, and damages nothing."""
 
+MOST_WITHOUT_NAN = 0.5
+"""The largest score of a kernel whose NaN and infinity are not where they must be: a model that
+has diverged looks well."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -109,7 +113,8 @@ class Score:
 class Submission:
     """A kernel to score; `score` documents the fields.
 
-    If `layouts` is False, x is a contiguous matrix unless the operation says otherwise.
+    If `layouts` is False, x is a contiguous matrix unless the operation says otherwise. If
+    `special` is False, there is no NaN or infinity.
     """
 
     target: str
@@ -126,6 +131,7 @@ class Submission:
     seconds: float = SECONDS
     causes: bool = False
     layouts: bool = True
+    special: bool = True
     shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self) -> None:
@@ -233,8 +239,9 @@ def score(
     truenorm.verify.running.records.CannotRunError: cannot start no-such-python: ...
     """
     with ExitStack() as stack:
-        layouts = not isinstance(target, HarnessSubject)  # its task fixes the shape
+        layouts = special = True
         if isinstance(target, HarnessSubject):
+            layouts, special = False, not target.product  # its task fixes the shape
             operation, dtypes, form = target.operation, target.dtypes, target.form
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="truenorm-"))
             target = target.write(folder)
@@ -253,6 +260,7 @@ def score(
             seconds=seconds,
             causes=causes,
             layouts=layouts,
+            special=special,
             shapes=tuple(map(tuple, shapes)),
         )
         return score_submission(submission, OneRun(python))
@@ -316,13 +324,18 @@ class Server:
         return int(line) if line else self._process.wait()
 
 
+ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # else threads of the compiler wait for work
+    "KINETO_LOG_LEVEL": "99",  # else the last line is one of the profiler
+}
+
+
 def start_python(python: str, command: Sequence[str], **streams: Any) -> "subprocess.Popen[Any]":
     """Start an interpreter whose environment does not lead to truenorm."""
     variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     try:
-        return subprocess.Popen(
-            [python, *command], env={**variables, "PYTHONSAFEPATH": "1"}, **streams
-        )
+        return subprocess.Popen([python, *command], env={**variables, **ENVIRONMENT}, **streams)
     except OSError as error:
         raise CannotRunError(f"cannot start {python}: {error.strerror}") from error
 
@@ -447,7 +460,8 @@ def points(report: Report, ordinary: float) -> float:
     judged = [verdict for verdict in report.verdicts.values() if verdict != "not judged"]
     passing = judged.count("pass") / len(judged)
     mean = sum(POINTS[each.grade] for each in report.grades) / len(report.grades)
-    return round(0.3 + 0.6 * mean + 0.1 * passing, 6)
+    most = MOST_WITHOUT_NAN if report.verdicts.get("special values") == "fail" else 1.0
+    return min(most, round(0.3 + 0.6 * mean + 0.1 * passing, 6))
 
 
 def ordinary_share(suite: Iterable[Case], report: Report) -> float:
@@ -512,7 +526,8 @@ def _own_norms(seen: Evidence) -> Iterator[str]:
         return
     operators = filter(is_norm, seen.notes.get("operators") or ())
     if called := {*operators, *seen.notes.get("norms", ())}:
-        yield f"It calls {', '.join(sorted(called))} of PyTorch, which is forbidden."
+        names = ", ".join(sorted(called))
+        yield f"It calls {names} of PyTorch, which is forbidden, even on import."
     if symbols := seen.notes.get("symbols"):
         yield f"It looks up functions in the libraries of PyTorch: {', '.join(symbols)}."
     if imported := seen.notes.get("imports"):
@@ -592,6 +607,7 @@ def draw_suite(submission: Submission) -> list[Case]:
         case
         for dtype in submission.dtypes
         for case in draw_cases(submission, dtype, generator(submission.seed, dtype))
+        if submission.special or case.kind != "special"
     ]
     return [replace(case, name=f"{case.dtype}-{number}") for number, case in enumerate(suite)]
 
@@ -640,6 +656,7 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always += laid_out(others, random) if submission.layouts else others
     always += wide_rows(every, random)
     always += many_rows(widths)
+    always += non_finite(widths[0], random)
     always += batches((case for case in always if case.family == "batch"), random)
     return _completed(always, pool, submission.cases, random)
 
@@ -675,7 +692,8 @@ def draw_in(
         for case in others
         for made in in_shape(norm, shape, hidden(with_columns(case, divided.size), random))
     ]
-    return _completed([*_decisive(pool), *ordinary], pool, submission.cases, random)
+    always = [*_decisive(pool), *ordinary, *non_finite(ordinary[-1], random)]
+    return _completed(always, pool, submission.cases, random)
 
 
 def _as_norm(operation: Operation) -> Norm:
@@ -803,6 +821,17 @@ def many_rows(cases: Iterable[Case]) -> list[Case]:
         return []
     times = MANY_ELEMENTS // some.x.size + 1
     return [replace(some.tiled(times), why=f"{some.why}, its rows {times} times")]
+
+
+def non_finite(case: Case, random: np.random.Generator) -> Iterator[Case]:
+    """Yield a case with one NaN in x, and one with an infinity."""
+    once = case.part(slice(case.shape[0] // case.repeats))
+    for number in (np.nan, random.choice([-np.inf, np.inf])):
+        x, place = once.x.copy(), int(random.integers(once.x.size))
+        x.flat[place] = number
+        why = f"an element of x is {number}"
+        made = replace(once.with_inputs(x=x), kind="special", family="non-finite", why=why)
+        yield made.tiled(case.repeats)
 
 
 def hidden(case: Case, random: np.random.Generator) -> Case:

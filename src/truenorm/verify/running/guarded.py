@@ -38,6 +38,8 @@ OWN_NORMS = (
     *("weight_norm", "norm_except_dim", "renorm"),
 )
 """Parts of the names of PyTorch's own norms."""
+IN_PYTHON = ("torch._refs._normalize", "torch.nn.functional.local_response_norm")
+"""Norms in Python without an operator or a name of that kind."""
 SYMBOLS = re.compile(r"_ZNK?(2at|3c10|5torch)|(_Z\d+)?THP|aoti_torch|dl(v?sym|open)$")
 """How names of functions in the libraries of PyTorch begin, and functions that find them."""
 OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
@@ -139,6 +141,10 @@ class Norms:
                 for key, each in [*vars(module).items()]:
                     if is_norm(key) and callable(each):
                         setattr(module, key, self.noting(f"{name}.{key}", each))
+        for place in IN_PYTHON:
+            name, _, key = place.rpartition(".")
+            if each := getattr(sys.modules.get(name), key, None):
+                setattr(sys.modules[name], key, self.noting(place, each))
         for table in torch._decomp.global_decomposition_table.values():
             for operator, each in [*table.items()]:
                 if is_norm(str(operator)):

@@ -31,7 +31,8 @@ EPS = r"\beps\w*\s*=\s*([0-9.]+(?:e-?[0-9]+)?)"
 class Task(NamedTuple):
     """A kernel, the operation that it computes, its form as for `torch_subject`, and its types.
 
-    `backward` is True if autograd differentiates it.
+    `backward` is True if autograd differentiates it, and `product` if x is multiplied by a matrix
+    first: then one NaN makes a row of them, whatever the norm is.
     """
 
     kernel: Function
@@ -39,6 +40,7 @@ class Task(NamedTuple):
     form: str = "functional"
     dtypes: tuple[str, ...] = ("float32",)
     backward: bool = False
+    product: bool = False
 
 
 def load_file(path: str | Path) -> Any:
@@ -172,7 +174,8 @@ def kernelbench(problem: str, solution: str) -> Task:
     if name == "LayerNorm" and len(given[0]) > 1:
         operation += f",axes={len(given[0])}"
     call = kernel.with_parameters if kernel.reference.has_gamma else kernel.without_parameters
-    return Task(call, f"{operation},eps={eps!r}")
+    product = ",width=" in operation  # the size of its matrix
+    return Task(call, f"{operation},eps={eps!r}", product=product)
 
 
 def _small(name: str, source: Any, layout: Layout, given: Sequence[Any]) -> Any:
