@@ -268,6 +268,28 @@ def wrong_if_some_are_frozen(x: Tensor, gamma: Tensor, beta: Tensor, eps: float)
     return _Shortened.apply(lambda needs, _: not all(needs), x, gamma, beta, eps)
 
 
+def wrong_for_expanded_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for y.sum().backward()."""
+    return _Shortened.apply(lambda _, dy: 0 in dy.stride(), x, gamma, beta, eps)
+
+
+def wrong_for_transposed_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _Shortened.apply(lambda _, dy: dy.stride(-1) > 1, x, gamma, beta, eps)
+
+
+def refuses_expanded_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be honest: take a dy that is in memory as a whole."""
+    y = right(x, gamma, beta, eps)
+    if y.requires_grad:
+        y.register_hook(_as_a_whole)
+    return y
+
+
+def _as_a_whole(dy: Tensor) -> None:
+    if 0 in dy.stride():
+        raise ValueError("dy must be contiguous")
+
+
 def first_columns(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Take the statistics of as many columns as a test usually has."""
     wide, some = x.double(), x.double()[..., :3000]

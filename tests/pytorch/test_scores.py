@@ -195,6 +195,8 @@ HACKS: dict[str, Hack] = {
     "wrong_without_gradients": ({}, without_modes),
     "wrong_in_inference_mode": ({}, without_modes),
     "wrong_if_some_are_frozen": ({}, without_modes),
+    "wrong_for_expanded_dy": ({}, without_cases("gradients_laid_out")),
+    "wrong_for_transposed_dy": ({}, without_cases("gradients_laid_out")),
     "first_columns": ({}, without_cases("wide_rows")),
     "in_a_gap_of_widths": ({}, without_cases("wide_rows")),
     "beyond_widths": ({}, without_cases("wide_rows")),
@@ -253,6 +255,13 @@ def test_refused_layouts(folder: Path, server: Server) -> None:
     result = score_submission(submission(target, 1), server)
     assert result.value >= 0.8
     assert "It refuses x in the layout four-axes, which does not count." in result.reasons
+
+
+def test_refused_gradients(folder: Path, server: Server) -> None:
+    target = f"{folder / 'scored_hacks.py'}:refuses_expanded_dy"
+    result = score_submission(submission(target, 1), server)
+    assert result.value >= 0.8
+    assert "It refuses an expanded dy, which does not count." in result.reasons
 
 
 @pytest.mark.parametrize("name", ["removes_nan", "removes_infinity"])

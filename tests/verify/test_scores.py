@@ -212,6 +212,15 @@ class TestCases:
         assert any(np.isnan(x).any() for x in special)
         assert any(np.isinf(x).any() for x in special)
 
+    def test_have_gradients_that_lie_otherwise(self, suite: list[Case]) -> None:
+        (expanded,) = [case for case in suite if case.family == "an expanded dy"]
+        (transposed,) = [case for case in suite if case.gradient_layout == "transposed"]
+        assert (expanded.dy == expanded.dy[0, 0]).all()
+        assert transposed.family == "a transposed dy"
+        assert min(expanded.shape[0], transposed.shape[0]) > 1
+        others = draw_suite(submission(seed=1, backward="gradients"))
+        assert not [case for case in others if case.family.endswith(" dy")]
+
     def test_have_every_mode(self, suite: list[Case]) -> None:
         modes = draw_modes(suite, generator(1, "modes"))
         pairs = zip(suite, modes, strict=True)

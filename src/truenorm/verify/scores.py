@@ -427,9 +427,13 @@ def refused_layouts(suite: Iterable[Case], records: Iterable[Record]) -> dict[st
 
     It has to raise an exception: a wrong result counts.
     """
-    layouts = {case.name: case.layout for case in suite if case.layout in MAY_BE_REFUSED}
+    layouts = {
+        case.name: f"x in the layout {case.layout}"
+        for case in suite
+        if case.layout in MAY_BE_REFUSED
+    } | {case.name: case.family for case in suite if case.family in GRADIENTS_THAT_MAY_BE_REFUSED}
     return {
-        record.case: f"It refuses x in the layout {layouts[record.case]}, which does not count."
+        record.case: f"It refuses {layouts[record.case]}, which does not count."
         for record in records
         if record.case in layouts and record.failure.startswith("raised ")
     }
@@ -595,6 +599,9 @@ MAY_BE_REFUSED = {
     "padded": "padded-rows",
 }
 """Layouts of a few cases, and the extension that an operation has for them."""
+EXPANDED = "an expanded dy"
+GRADIENTS_THAT_MAY_BE_REFUSED = (EXPANDED, "a transposed dy")
+"""Families of two cases: their dy is one number in memory, or its columns are contiguous."""
 ORDINARY = 9
 """Ordinary cases in each shape of a kernel that takes no others."""
 MIDPOINT_ROWS = 12
@@ -639,7 +646,8 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     Those that decide a grade are always there: rows in batches, all steps of the condition number,
     rows next to midpoints, one case with non-finite and one with subnormal numbers. Some others
     have widths that are drawn, and a few of these have a twin: a kernel that caches results by
-    shape or by address is wrong there. Others have one, three or four axes, gaps or an offset.
+    shape or by address is wrong there. Others have one, three or four axes, gaps or an offset, or
+    a dy that lies otherwise.
     Some rows are wide, and one call has many rows. The rest is one case from each of some other
     families.
     """
@@ -654,6 +662,8 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
     others = widths[TWINS:]
     always += laid_out(others, random) if submission.layouts else others
+    if submission.layouts and not submission.backward:  # whose caller knows what it takes
+        always += gradients_laid_out(widths, random)
     always += wide_rows(every, random)
     always += many_rows(widths)
     always += non_finite(widths[0], random)
@@ -767,6 +777,23 @@ def laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Cas
             yield case
         else:
             yield replace(case, layout=layout, family="layouts", why=f"{case.why}, {layout}")
+
+
+def gradients_laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield a case whose dy is constant, which the runner expands, and one of a transposed dy."""
+    some = [
+        case
+        for case in cases
+        if case.layout == "rows" and not case.enclosed and case.inputs.get("gamma") is not None
+    ]
+    for family in GRADIENTS_THAT_MAY_BE_REFUSED if some and "dy" in some[0].inputs else ():
+        case = hidden(some[random.integers(len(some))], random)
+        case = replace(case, family=family, why=f"{case.why}, {family}")
+        if family == EXPANDED:
+            constant = np.full_like(case.dy, random.choice([0.5, 1.0, 2.0]))
+            yield case.with_inputs(dy=constant)
+        else:
+            yield replace(case, gradient_layout="transposed")
 
 
 def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:

@@ -254,10 +254,25 @@ def freezing(method: Any) -> Any:
     return frozen
 
 
-def of_some(backward: Any) -> Any:
+def expanded(dy: Any, gap: float) -> Any:
+    """Return a gradient of equal numbers as one number, as ``y.sum().backward()`` does.
+
+    Memory after that number has others.
+    """
+    if dy.numel() < 2 or not bool((dy == dy.reshape(-1)[0]).all()):
+        return dy
+    memory = dy.new_full((dy.numel(),), gap)
+    memory[0] = dy.reshape(-1)[0]
+    return memory[0].expand(dy.shape)
+
+
+def of_some(backward: Any, gap: float) -> Any:
     """Return a method that takes some gradients from a call where no others are required."""
 
     def merged(self: Any, values: dict[str, Any], saved: Any) -> Any:
+        if self.autograd:
+            incoming = self.manifest["incoming"]
+            values = {**values, **{name: expanded(values[name], gap) for name in incoming}}
         whole, others = saved[:2], saved[2:]
         gradients = backward(self, values, whole)
         if others:
@@ -293,7 +308,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     for name in ("call", "call_module"):
         setattr(runner.Runner, name, freezing(getattr(runner.Runner, name)))
     runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch))
-    runner.Runner.backward = checking(of_some(runner.Runner.backward))
+    runner.Runner.backward = checking(of_some(runner.Runner.backward, runner.GAP))
     dumps, write_text = json.dumps, Path.write_text
     norms = Norms(torch, torch.device(args.device).type)
     held, operators = HeldFunctions(runner, torch), Operators(torch)
