@@ -277,9 +277,10 @@ def of_some(backward: Any, gap: float) -> Any:
         gradients = backward(self, values, whole)
         if others:
             partial, wanted = others
-            some = backward(self, values, partial)
+            differentiable = any(y is not None and y.requires_grad for y in partial[0])
+            some = backward(self, values, partial) if differentiable else {}
             pairs = zip(self.manifest["gradients"], self.manifest["inputs"], strict=False)
-            gradients |= {name: some[name] for name, each in pairs if each in wanted}
+            gradients |= {name: some.get(name) for name, each in pairs if each in wanted}
         return gradients
 
     return merged
