@@ -110,6 +110,7 @@ LEFT_TO_SLOW = (
     "docs/judge",
 )
 GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
+COMPILED_FOR_GPUS = "tests/benchmarks/test_gpu_compilers.py"
 # Not copied to the folder of an installation without the core.
 BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
 EXAMPLES = Path("examples").resolve()
@@ -217,7 +218,7 @@ def tests(session: nox.Session, numpy: str) -> None:
 def slow(session: nox.Session, numpy: str) -> None:
     """Run also the tests that take minutes; with the newest NumPy, Hypothesis for long."""
     session.env.update(CACHE | ONE_THREAD)
-    options: list[str] = []
+    options = [f"--ignore={COMPILED_FOR_GPUS}"]
     if numpy == "newest":
         install(session, "tests", "-e", ".")
         session.env["HYPOTHESIS_PROFILE"] = "slow"
@@ -225,6 +226,13 @@ def slow(session: nox.Session, numpy: str) -> None:
         install_pure(session, "tests", OLDEST_NUMPY)
         options = [f"--ignore={path}" for path in NOT_WITH_THE_OLDEST]
     session.run("pytest", *WITH_SLOW, *PARALLEL, *options, *session.posargs)
+
+
+@nox.session
+def compilers(session: nox.Session) -> None:
+    """Compile each form of the GPU kernels with nvcc and clang, if they are there."""
+    install(session, "tests", "-e", ".")
+    session.run("pytest", *WITH_SLOW, *PARALLEL, COMPILED_FOR_GPUS, *session.posargs)
 
 
 @nox.session
