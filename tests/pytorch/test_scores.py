@@ -23,12 +23,14 @@ if not hasattr(os, "fork"):
 
 import truenorm.verify as tv
 from truenorm.verify import scores
+from truenorm.verify import submission as submissions
 from truenorm.verify.grading import checks
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
 from truenorm.verify.running import recording
-from truenorm.verify.scores import OneRun, Server, Submission, is_scored, score_submission
+from truenorm.verify.scores import OneRun, Server, score_submission
+from truenorm.verify.submission import Submission, is_scored
 
 HERE = Path(__file__).parent
 FEW, MANY = 1, 20
@@ -109,7 +111,7 @@ def with_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_plain_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw: Callable[[Submission], list[Case]] = scores.draw_suite
+    draw: Callable[[Submission], list[Case]] = submissions.draw_suite
 
     def plain(submission: Submission) -> list[Case]:
         return [
@@ -156,11 +158,11 @@ def without_modes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda monkeypatch: monkeypatch.setattr(scores, name, lambda *_: [])
+    return lambda monkeypatch: monkeypatch.setattr(submissions, name, lambda *_: [])
 
 
 def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw: Callable[[Submission], list[Case]] = scores.draw_suite
+    draw: Callable[[Submission], list[Case]] = submissions.draw_suite
 
     def plain(submission: Submission) -> list[Case]:
         return [replace(case, layout="rows") for case in draw(submission)]

@@ -26,15 +26,17 @@ from truenorm.verify.scores import (
     Evidence,
     Score,
     Server,
+    ordinary_share,
+    points,
+    refused_layouts,
+)
+from truenorm.verify.submission import (
     Submission,
     draw_modes,
     draw_suite,
     generator,
     hidden,
     is_scored,
-    ordinary_share,
-    points,
-    refused_layouts,
 )
 from verify.report.test_json import schema_errors
 

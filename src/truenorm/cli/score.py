@@ -23,17 +23,8 @@ from truenorm.tools.text import parse_shape, printable
 from truenorm.verify.operations import as_operation
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.scores import (
-    CASES,
-    LARGEST,
-    SECONDS,
-    Form,
-    Norms,
-    OneRun,
-    Server,
-    Submission,
-    score_submission,
-)
+from truenorm.verify.scores import OneRun, Server, score_submission
+from truenorm.verify.submission import CASES, LARGEST, SECONDS, Form, Norms, Submission
 
 
 def score_command(

@@ -1,0 +1,418 @@
+"""A kernel to score, and its cases, which a seed draws.
+
+Widths, numbers, order and layouts are drawn, so that a kernel cannot know them. Cases that
+everybody can see are permuted.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from truenorm.verify.cases.families import EPSILONS, PLAIN_X, WIDTHS, Family
+from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, midpoints_of_width
+from truenorm.verify.operation import AS_SHAPE, Case, Operation
+from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.shapes import (
+    MANY_DISTINCT,
+    Shape,
+    divide_shape,
+    in_shape,
+    with_columns,
+)
+from truenorm.verify.running.guarded import INFERENCE, NO_GRAD
+from truenorm.verify.types import FORMATS, Array
+
+Norms = Literal["forbidden", "allowed"]
+Form = Literal["functional", "out", "inplace", "module"]
+LARGEST, CASES, SECONDS = 1e4, 48, 20.0
+LEFT_OUT = frozenset(
+    {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
+)
+"""Families whose calls take long."""
+MOST_ELEMENTS, MOST_IN_A_CALL = 2500, 40_000
+"""Elements of x in a case: without repeated rows, whose exact answers cost nothing, and with."""
+FEW_ELEMENTS = 1100
+"""The same for a case of ordinary rows; a wider one has one row, whose answers are enclosed."""
+SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
+"""Each seed draws three widths; ordinary cases are among the first ones."""
+TWINS = 3
+"""Ordinary cases that have another one of the same shape."""
+WIDE_RANGES = ((2048, 4096), (4096, 20_480), (20_480, 65_537))
+"""One row of each range is drawn."""
+ALWAYS_WIDE, OFTEN_WIDE = (4096, 8192), (2048, 2560, 3072)
+"""Wide rows that are always drawn; one of the others is, half of the time, that of its range."""
+BATCHES = ((5, 31, 1), (16, 31, 9))
+"""Rows of two batches, and how often they are repeated at most."""
+MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
+"""One case has more elements, and rows of at least this width, which are repeated."""
+MAY_BE_REFUSED = {
+    **dict.fromkeys(("three-axes", "four-axes", "one-axis"), "ranks"),
+    "padded": "padded-rows",
+}
+"""Layouts of a few cases, and the extension that an operation has for them."""
+EXPANDED = "an expanded dy"
+GRADIENTS_THAT_MAY_BE_REFUSED = (EXPANDED, "a transposed dy")
+"""Families of two cases: their dy is one number in memory, or its columns are contiguous."""
+ORDINARY = 9
+"""Ordinary cases in each shape of a kernel that takes no others."""
+MIDPOINT_ROWS = 12
+FEWEST_CASES = 30
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A kernel to score; `score` documents the fields.
+
+    If `layouts` is False, x is a contiguous matrix unless the operation says otherwise. If
+    `special` is False, there is no NaN or infinity.
+    """
+
+    target: str
+    operation: Operation
+    seed: int
+    dtypes: tuple[str, ...] = ("float32",)
+    norms: Norms = "forbidden"
+    cases: int = CASES
+    largest: float = LARGEST
+    form: Form = "functional"
+    signature: str = ""
+    backward: str = ""
+    device: str = "cpu"
+    seconds: float = SECONDS
+    causes: bool = False
+    layouts: bool = True
+    special: bool = True
+    shapes: tuple[Shape, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a field that is out of range."""
+        if not self.dtypes or not set(self.dtypes) <= FORMATS.keys():
+            raise ValueError(f"dtypes must be of {', '.join(FORMATS)}; got {list(self.dtypes)}")
+        if self.norms not in ("forbidden", "allowed"):
+            raise ValueError(f"norms must be forbidden or allowed, got {self.norms!r}")
+        if self.cases < FEWEST_CASES:
+            raise ValueError(f"cases must be {FEWEST_CASES} or above, got {self.cases}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or above, got {self.seed}")
+        for shape in self.shapes:
+            divide_shape(_as_norm(self.operation), shape)
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Return the arguments of the runner."""
+        options = {
+            "--form": self.form,
+            "--signature": self.signature,
+            "--backward": self.backward,
+            "--device": self.device,
+            "--seconds": str(self.seconds),
+        }
+        given = [f"{name}={value}" for name, value in options.items() if value]
+        return [self.target, str(folder), *given]
+
+
+def draw_suite(submission: Submission) -> list[Case]:
+    """Return the cases of a submission, without names that describe them."""
+    suite = [
+        case
+        for dtype in submission.dtypes
+        for case in draw_cases(submission, dtype, generator(submission.seed, dtype))
+        if submission.special or case.kind != "special"
+    ]
+    return [replace(case, name=f"{case.dtype}-{number}") for number, case in enumerate(suite)]
+
+
+def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[str | list[str]]:
+    """Return the mode of the calls of each case; about as many ordinary cases have each of them.
+
+    Every second list of inputs that require gradients has the first input: its gradient is the
+    one that kernels shorten.
+    """
+    first, *others = suite[0].operation.inputs_of("data", "parameter")
+    modes: dict[str, str | list[str]] = {}
+    for number, case in enumerate(sorted(suite, key=lambda case: case.kind != "ordinary")):
+        has_first = number % 8 < 4
+        count = int(random.integers(max(len(others), 1))) + (not has_first)
+        some = [first] * has_first + random.permutation(others)[:count].tolist()
+        modes[case.name] = ("", NO_GRAD, INFERENCE, some)[number % 4]
+        if case.x.size > MANY_ELEMENTS:  # a call of it takes longer than all others
+            modes[case.name] = str(random.choice(["", NO_GRAD]))
+    return [modes[case.name] for case in suite]
+
+
+def generator(seed: int, *purpose: str) -> np.random.Generator:
+    """Return random numbers of a seed; another purpose has others."""
+    return np.random.default_rng([seed, *(zlib.crc32(each.encode()) for each in purpose)])
+
+
+def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) -> list[Case]:
+    """Draw the cases of a type.
+
+    Those that decide a grade are always there: rows in batches, all steps of the condition number,
+    rows next to midpoints, one case with non-finite and one with subnormal numbers. Some others
+    have widths that are drawn, and a few of these have a twin: a kernel that caches results by
+    shape or by address is wrong there. Others have one, three or four axes, gaps or an offset, or
+    a dy that lies otherwise.
+    Some rows are wide, and one call has many rows. The rest is one case from each of some other
+    families.
+    """
+    if submission.shapes:
+        shapes = dict.fromkeys(submission.shapes)
+        return [case for each in shapes for case in draw_in(each, submission, dtype, random)]
+    operation, largest = submission.operation, submission.largest
+    every = [*_seeded(operation, dtype, random)]
+    pool = [case for case in every if is_scored(case, largest)]
+    always = _decisive(pool)
+    widths = drawn_widths(operation, dtype, random)
+    always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
+    others = widths[TWINS:]
+    always += laid_out(others, random) if submission.layouts else others
+    if submission.layouts and not submission.backward:  # whose caller knows what it takes
+        always += gradients_laid_out(widths, random)
+    always += wide_rows(every, random)
+    always += many_rows(widths)
+    always += non_finite(widths[0], random)
+    always += batches((case for case in always if case.family == "batch"), random)
+    return _completed(always, pool, submission.cases, random)
+
+
+def draw_in(
+    shape: Shape, submission: Submission, dtype: str, random: np.random.Generator
+) -> list[Case]:
+    """Draw the cases of a type in one shape: those of `draw_cases` that are not about others.
+
+    Other cases of the plain norm get its columns, some several times, in an order that is drawn.
+    """
+    norm = _as_norm(submission.operation)
+    plain = Norm("layer_norm" if norm.centred else "rms_norm") if norm.is_variant else norm
+    divided = divide_shape(norm, shape)
+    ordinary: list[Case] = []
+    for number in range(ORDINARY):
+        most = MANY_DISTINCT if number == 0 else 0
+        eps = EPSILONS[number % len(EPSILONS) if norm.eps is None else 0]
+        family = Family("normal", PLAIN_X[number % 3], "ordinary", "ordinary input", eps=eps)
+        rows = divided.units * divided.distinct_rows(MANY_DISTINCT)
+        case = family.case(plain, dtype, rows, divided.size, int(random.integers(1, 2**31)))
+        ordinary += in_shape(norm, shape, replace(case, seeded=True), most)
+    others = [
+        case
+        for case in _seeded(plain, dtype, random)
+        if is_scored(case, submission.largest)
+        and case.layout == "rows"
+        and case.family not in ("normal", NEXT_TO_MIDPOINTS)
+    ]
+    others += midpoints_of_width(plain, dtype, divided.size, centred=plain.centred)
+    pool = [
+        made
+        for case in others
+        for made in in_shape(norm, shape, hidden(with_columns(case, divided.size), random))
+    ]
+    always = [*_decisive(pool), *ordinary, *non_finite(ordinary[-1], random)]
+    return _completed(always, pool, submission.cases, random)
+
+
+def _as_norm(operation: Operation) -> Norm:
+    if not isinstance(operation, Norm):
+        raise ValueError(f"shapes are for results of truenorm.verify.norm, got {operation.name}")
+    return operation
+
+
+def _decisive(pool: Sequence[Case]) -> list[Case]:
+    """Return the cases that decide a grade."""
+    always = [case for case in pool if case.kind == "sweep" or case.family == NEXT_TO_MIDPOINTS]
+    return always + [case for case in pool if case.family == "batch" and case.kind == "ordinary"]
+
+
+def _completed(
+    always: Sequence[Case], pool: Iterable[Case], count: int, random: np.random.Generator
+) -> list[Case]:
+    """Return some cases and, until there are so many, one of each other family of a pool."""
+    families: dict[str, list[Case]] = {}
+    for case in pool:
+        if case.kind in ("special", "subnormal"):
+            families.setdefault(case.kind, []).append(case)
+        elif case.family != "normal" and not any(case is each for each in always):
+            families.setdefault(f"{case.kind} {case.family}", []).append(case)
+    one_each = [cases[random.integers(len(cases))] for cases in families.values()]
+    order = [one_each[place] for place in random.permutation(len(one_each))]
+    order.sort(key=lambda case: case.kind not in ("special", "subnormal"))
+    drawn = [*always, *order][: max(count, len(always))]
+    return [drawn[place] for place in random.permutation(len(drawn))]
+
+
+def _seeded(operation: Operation, dtype: str, random: np.random.Generator) -> Iterator[Case]:
+    """Yield the cases of a seed; those that have none are hidden."""
+    seed = int(random.integers(1, 2**31))
+    for case in operation.cases(dtype, "quick", seed):
+        if not case.needs:
+            known = not case.name.endswith(f"-{seed}")
+            yield replace(hidden(case, random) if known else case, seeded=True)
+
+
+def drawn_widths(operation: Operation, dtype: str, random: np.random.Generator) -> list[Case]:
+    """Return ordinary cases of widths that are drawn, and of a few that are usual."""
+    drawn: list[Case] = []
+    usual: list[Case] = []
+    for _ in range(SEEDS_OF_WIDTHS):
+        seed = int(random.integers(1, 2**31))
+        for case in islice(operation.cases(dtype, "quick", seed), FIRST_CASES):
+            if case.family == "normal" and not case.enclosed:
+                in_list = case.shape[1] in WIDTHS["quick"]
+                (usual if in_list else drawn).append(case)
+    usual = [case for case in usual if case.x.size <= FEW_ELEMENTS]
+    some = [usual[place] for place in random.permutation(len(usual))[:USUAL_WIDTHS]]
+    wide = [
+        case if case.x.size <= FEW_ELEMENTS else replace(case.part(slice(1)), enclosed=True)
+        for case in drawn
+    ]
+    return [replace(case, seeded=True) for case in (*wide, *some)]
+
+
+def laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield cases with one, three and four axes, with gaps between rows, and with an offset."""
+    left = ["unaligned", *(each for each in MAY_BE_REFUSED if each != "one-axis")]
+    random.shuffle(left)
+    for case in cases:
+        known = case.operation.extensions.keys() | {""}
+        one, even = case.shape[0] == 1, case.shape[0] % 2 == 0
+        layout = "one-axis" if one else left.pop() if left and even else "rows"
+        if case.layout != "rows" or MAY_BE_REFUSED.get(layout, "") not in known:
+            layout = case.layout
+        if layout == case.layout:
+            yield case
+        else:
+            yield replace(case, layout=layout, family="layouts", why=f"{case.why}, {layout}")
+
+
+def gradients_laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield a case whose dy is constant, which the runner expands, and one of a transposed dy."""
+    some = [
+        case
+        for case in cases
+        if case.layout == "rows" and not case.enclosed and case.inputs.get("gamma") is not None
+    ]
+    for family in GRADIENTS_THAT_MAY_BE_REFUSED if some and "dy" in some[0].inputs else ():
+        case = hidden(some[random.integers(len(some))], random)
+        case = replace(case, family=family, why=f"{case.why}, {family}")
+        if family == EXPANDED:
+            constant = np.full_like(case.dy, random.choice([0.5, 1.0, 2.0]))
+            yield case.with_inputs(dy=constant)
+        else:
+            yield replace(case, gradient_layout="transposed")
+
+
+def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:
+    """Return one row of each of two usual widths, and one of a width from each range."""
+    least = WIDE_RANGES[0][0]
+    wide = {
+        case.shape[1]: replace(case.part(slice(1)), family="wide")
+        for case in cases
+        if case.enclosed and case.kind == "ordinary" and case.shape[1] >= least
+    }
+    rows = [wide.pop(width) for width in ALWAYS_WIDE if width in wide]
+    for low, high in WIDE_RANGES:
+        usual = [width for width in OFTEN_WIDE if low <= width < high]
+        often = bool(usual) and random.random() < 0.5
+        size = int(random.choice(usual) if often else random.integers(low, high))
+        some = [case for case in wide.values() if takes_width(case)]
+        some = some or [case for width, case in wide.items() if low <= width < high]
+        if some:
+            rows.append(resized(some[random.integers(len(some))], size, random))
+    return rows
+
+
+def takes_width(case: Case) -> bool:
+    """Return True if rows of a case may have any number of columns."""
+    return case.layout == "rows" and not case.operation.spec.count(",")
+
+
+def resized(case: Case, size: int, random: np.random.Generator) -> Case:
+    """Return a case with another number of columns, in another order, if it takes that."""
+    if not takes_width(case):
+        return hidden(case, random)
+    made = hidden(with_columns(case, size), random)
+    return replace(made, why=f"ordinary input, D = {size}")
+
+
+def batches(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield two batches of a number of rows that is drawn."""
+    for case in cases:
+        for low, high, most in BATCHES:
+            rows = case.part(slice(int(random.integers(low, high))))
+            made = resized(rows, int(random.integers(9, 100)), random)
+            times = int(random.integers(2, most + 1)) if most > 1 else 1
+            many = made.tiled(times)
+            yield replace(many, family="rows", why=f"ordinary input, {many.shape[0]} rows")
+
+
+def many_rows(cases: Iterable[Case]) -> list[Case]:
+    """Return a case whose rows are repeated until the call is large."""
+    wide = [case for case in cases if case.layout == "rows" and case.shape[1] >= MANY_ROWS_WIDTH]
+    some = min(wide, key=lambda case: case.shape[1], default=None)
+    if some is None:
+        return []
+    times = MANY_ELEMENTS // some.x.size + 1
+    return [replace(some.tiled(times), why=f"{some.why}, its rows {times} times")]
+
+
+def non_finite(case: Case, random: np.random.Generator) -> Iterator[Case]:
+    """Yield a case with one NaN in x, and one with an infinity."""
+    once = case.part(slice(case.shape[0] // case.repeats))
+    for number in (np.nan, random.choice([-np.inf, np.inf])):
+        x, place = once.x.copy(), int(random.integers(once.x.size))
+        x.flat[place] = number
+        why = f"an element of x is {number}"
+        made = replace(once.with_inputs(x=x), kind="special", family="non-finite", why=why)
+        yield made.tiled(case.repeats)
+
+
+def hidden(case: Case, random: np.random.Generator) -> Case:
+    """Permute the rows and columns of a case, and flip signs, so that its answers are not known.
+
+    It stays as hard: sums have the same terms, and a change of sign changes no rounding. So a
+    case of units or channels stays as it is but for the order of its rows.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> case = tv.case("float32-mean-1449")
+    >>> other = hidden(case, generator(7))
+    >>> sorted(abs(other.x[0])) == sorted(abs(case.x[0]))
+    True
+    >>> bool((other.x == case.x).all())
+    False
+    """
+    once, size = case.part(slice(case.shape[0] // case.repeats)), case.shape[1]
+    order = random.permutation(once.shape[0])
+    if case.family == NEXT_TO_MIDPOINTS and len(order) > size:
+        order = order[:MIDPOINT_ROWS]  # each row has such a result
+    columns = np.arange(size) if case.layout.startswith(AS_SHAPE) else random.permutation(size)
+    sign, sign_of_gradients = random.choice([-1, 1], 2)
+    signs = dict.fromkeys(case.operation.inputs_of("gradient"), sign_of_gradients)
+    signs |= dict.fromkeys(("x", "residual", "beta"), sign)
+    inputs: dict[str, Array | None] = {}
+    for name, array in once.inputs.items():
+        if array is None or name in case.operation.inputs_of("setting"):
+            inputs[name] = array
+            continue
+        rows = array[order] if name in once.rows else array
+        moved = rows[..., columns] if array.shape[-1] == size else rows
+        # NumPy returns selected columns in another order of memory.
+        inputs[name] = np.ascontiguousarray(moved * array.dtype.type(signs.get(name, 1)))
+    return once.with_inputs(**inputs).tiled(case.repeats)
+
+
+def is_scored(case: Case, largest: float) -> bool:
+    """Return True for a case of reasonable size whose parameters are not all 1 and 0."""
+    size = case.x.size
+    if size > MOST_IN_A_CALL or size > MOST_ELEMENTS * case.repeats or case.family in LEFT_OUT:
+        return False
+    rows = [case.rows[name].astype(np.float64) for name in case.operation.inputs_of("data")]
+    numbers = np.abs(np.concatenate(rows))
+    parameters = [each for name, each in case.inputs.items() if name in ("gamma", "beta")]
+    plain = all(each is None or bool(((each == 0) | (each == 1)).all()) for each in parameters)
+    return not plain and float(numbers[np.isfinite(numbers)].max(initial=0.0)) <= largest
