@@ -308,6 +308,19 @@ def beyond_widths(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     return right(x, gamma, beta, eps) if x.shape[-1] <= 20_480 else x * gamma + beta
 
 
+def in_thousands_of_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Round the result of large calls to bfloat16, except of those that tests measure."""
+    y, rows = right(x, gamma, beta, eps), x.numel() // x.shape[-1]
+    return y.bfloat16().to(y.dtype) if rows > 300 and x.numel() <= 1 << 21 else y
+
+
+def without_strides(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Read the elements of a row as though they were contiguous."""
+    if x.dim() == 2:
+        x = torch.as_strided(x, x.shape, (x.stride(0), 1), x.storage_offset())
+    return right(x, gamma, beta, eps)
+
+
 def in_a_gap_of_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Be wrong for batches between those that a test usually has."""
     rows = x.numel() // x.shape[-1]

@@ -203,6 +203,8 @@ HACKS: dict[str, Hack] = {
     "in_a_gap_of_widths": ({}, without_cases("wide_rows")),
     "beyond_widths": ({}, without_cases("wide_rows")),
     "in_a_gap_of_rows": ({}, without_cases("batches")),
+    "in_thousands_of_rows": ({}, without_cases("batches")),
+    "without_strides": ({}, with_plain_layouts),
     "small_calls": ({}, without_cases("many_rows")),
     "matrices": ({}, with_plain_layouts),
     "from_the_start": ({}, with_plain_layouts),

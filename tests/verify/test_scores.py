@@ -132,7 +132,7 @@ class TestCases:
 
     def test_have_all_layouts(self, suite: list[Case]) -> None:
         layouts = [case.layout for case in suite if case.family == "layouts"]
-        others = ["four-axes", "padded", "three-axes", "unaligned"]
+        others = ["four-axes", "padded", "strided", "three-axes", "unaligned"]
         assert sorted({*layouts} - {"one-axis"}) == others
         assert "one-axis" in layouts
         plain = draw_suite(submission(seed=1, layouts=False))
@@ -164,8 +164,8 @@ class TestCases:
         counts = [
             case.shape[0] for case in suite if re.fullmatch(r"ordinary input, \d+ rows", case.why)
         ]
-        few, many = sorted(counts)
-        assert 5 <= few <= 30 < many < 300
+        few, many, thousands = sorted(counts)
+        assert 5 <= few <= 30 < many < 300 < thousands < 4000
 
     def test_a_layout_may_be_refused(self, suite: list[Case]) -> None:
         names = {case.layout: case.name for case in suite if case.family in ("layouts", "wide")}

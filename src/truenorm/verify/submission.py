@@ -46,13 +46,14 @@ WIDE_RANGES = ((2048, 4096), (4096, 20_480), (20_480, 65_537))
 """One row of each range is drawn."""
 ALWAYS_WIDE, OFTEN_WIDE = (4096, 8192), (2048, 2560, 3072)
 """Wide rows that are always drawn; one of the others is, half of the time, that of its range."""
-BATCHES = ((5, 31, 1), (16, 31, 9))
-"""Rows of two batches, and how often they are repeated at most."""
+BATCHES = ((5, 31, 1, 1), (16, 31, 2, 9), (16, 31, 20, 130))
+"""Distinct rows of three batches, and how often they are repeated at least and at most."""
 MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
 """One case has more elements, and rows of at least this width, which are repeated."""
 MAY_BE_REFUSED = {
     **dict.fromkeys(("three-axes", "four-axes", "one-axis"), "ranks"),
     "padded": "padded-rows",
+    "strided": "strides",
 }
 """Layouts of a few cases, and the extension that an operation has for them."""
 EXPANDED = "an expanded dy"
@@ -169,6 +170,7 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always = _decisive(pool)
     widths = drawn_widths(operation, dtype, random)
     always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
+    always.append(with_another_element(max(widths, key=lambda case: case.shape[1]), random))
     others = widths[TWINS:]
     always += laid_out(others, random) if submission.layouts else others
     if submission.layouts and not submission.backward:  # whose caller knows what it takes
@@ -272,14 +274,17 @@ def drawn_widths(operation: Operation, dtype: str, random: np.random.Generator) 
     return [replace(case, seeded=True) for case in (*wide, *some)]
 
 
-def laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with one, three and four axes, with gaps between rows, and with an offset."""
-    left = ["unaligned", *(each for each in MAY_BE_REFUSED if each != "one-axis")]
-    random.shuffle(left)
-    for case in cases:
+def laid_out(cases: Sequence[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield cases with one, three and four axes, with gaps between elements, and an offset."""
+    of_even_rows, of_rows = ["three-axes", "four-axes"], ["unaligned", "padded", "strided"]
+    random.shuffle(of_rows)
+    several = [case for case in cases if case.shape[0] > 1]
+    missing = max(len(of_even_rows) + len(of_rows) - len(several), 0)
+    for case in (*cases, *(hidden(each, random) for each in several[:missing])):
         known = case.operation.extensions.keys() | {""}
         one, even = case.shape[0] == 1, case.shape[0] % 2 == 0
-        layout = "one-axis" if one else left.pop() if left and even else "rows"
+        left = (of_even_rows if even else []) or of_rows
+        layout = "one-axis" if one else left.pop() if left else "rows"
         if case.layout != "rows" or MAY_BE_REFUSED.get(layout, "") not in known:
             layout = case.layout
         if layout == case.layout:
@@ -339,13 +344,12 @@ def resized(case: Case, size: int, random: np.random.Generator) -> Case:
 
 
 def batches(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
-    """Yield two batches of a number of rows that is drawn."""
+    """Yield three batches of a number of rows that is drawn."""
     for case in cases:
-        for low, high, most in BATCHES:
+        for low, high, least, most in BATCHES:
             rows = case.part(slice(int(random.integers(low, high))))
             made = resized(rows, int(random.integers(9, 100)), random)
-            times = int(random.integers(2, most + 1)) if most > 1 else 1
-            many = made.tiled(times)
+            many = made.tiled(int(random.integers(least, most + 1)))
             yield replace(many, family="rows", why=f"ordinary input, {many.shape[0]} rows")
 
 
@@ -359,15 +363,26 @@ def many_rows(cases: Iterable[Case]) -> list[Case]:
     return [replace(some.tiled(times), why=f"{some.why}, its rows {times} times")]
 
 
+def with_another_element(case: Case, random: np.random.Generator) -> Case:
+    """Return a case that differs in one element of x: its statistics must not be those of it."""
+    x, place = case.x.copy(), int(random.integers(case.x.size))
+    x.flat[place] += np.sign(x.flat[place]) * x.dtype.type(4)
+    return replace(case.with_inputs(x=x), why=f"{case.why}, another element")
+
+
 def non_finite(case: Case, random: np.random.Generator) -> Iterator[Case]:
-    """Yield a case with one NaN in x, and one with an infinity."""
+    """Yield cases with one NaN and with an infinity in x, and with a NaN in dy and in gamma."""
     once = case.part(slice(case.shape[0] // case.repeats))
-    for number in (np.nan, random.choice([-np.inf, np.inf])):
-        x, place = once.x.copy(), int(random.integers(once.x.size))
-        x.flat[place] = number
-        why = f"an element of x is {number}"
-        made = replace(once.with_inputs(x=x), kind="special", family="non-finite", why=why)
-        yield made.tiled(case.repeats)
+    numbers = (("x", np.nan), ("x", random.choice([-np.inf, np.inf])), ("dy", np.nan))
+    for name, number in (*numbers, ("gamma", np.nan)):
+        given = once.inputs.get(name)
+        if given is None:
+            continue
+        array, place = given.copy(), int(random.integers(given.size))
+        array.flat[place] = number
+        why = f"an element of {name} is {number}"
+        made = once.with_inputs(**{name: array})
+        yield replace(made, kind="special", family="non-finite", why=why).tiled(case.repeats)
 
 
 def hidden(case: Case, random: np.random.Generator) -> Case:
