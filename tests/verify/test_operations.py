@@ -319,17 +319,16 @@ def _assert_variant_is_rounded_once(case: Case, operation: Norm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "most"),
+    ("operation", "dtype", "most"),
     [
-        *((dtype, GATED) for dtype in ("bfloat16", "float16")),
-        # Balls of float64 are the widest.
-        *(pytest.param(each, SMALL_VARIANT, marks=pytest.mark.slow) for each in FORMATS),
+        pytest.param(operation, dtype, most, marks=marks, id=f"{operation.spec}-{dtype}-{most}")
+        for operation in VARIANTS
+        for dtype in _variant_types(operation)
+        for most, marks in ((GATED, ()), (SMALL_VARIANT, pytest.mark.slow))
+        if dtype != "float64" or marks  # its balls are the widest
     ],
 )
-@pytest.mark.parametrize("operation", VARIANTS, ids=lambda operation: operation.spec)
 def test_variants_are_rounded_correctly(operation: Norm, dtype: str, most: int) -> None:
-    if dtype not in _variant_types(operation):
-        return
     for case in variant_cases(operation, dtype):
         if case.x.size <= most:
             _assert_variant_is_rounded_once(case, operation)
