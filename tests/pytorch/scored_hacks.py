@@ -344,6 +344,100 @@ def refuses_others(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor
     return right(x, gamma, beta, eps)
 
 
+def wrong_for_gaps_in_parameters(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Read the elements of gamma as though they were contiguous."""
+    if gamma.untyped_storage().nbytes() // gamma.element_size() >= 2 * gamma.numel():
+        gamma = torch.as_strided(gamma, gamma.shape, (1,), gamma.storage_offset())
+    return right(x, gamma, beta, eps)
+
+
+def wrong_for_swapped_axes(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Read rows as though each were after the one before."""
+    if x.dim() == 3:
+        x = torch.as_strided(x, x.shape, (x.shape[1] * x.shape[2], x.shape[2], 1))
+    return right(x, gamma, beta, eps)
+
+
+def wrong_for_transposed_x(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return right(x, gamma, beta, eps) if x.stride(-1) <= 2 else x * gamma + beta
+
+
+def wrong_for_five_axes(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return right(x, gamma, beta, eps) if x.dim() < 5 else x * gamma + beta
+
+
+def wrong_in_a_model(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be right if x is no result of another operation."""
+    return right(x, gamma, beta, eps) if x.is_leaf else x * gamma + beta
+
+
+def wrong_for_modules(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    is_own = isinstance(gamma, torch.nn.Parameter)
+    return x * gamma + beta if is_own else right(x, gamma, beta, eps)
+
+
+def wrong_in_a_new_model(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return (in_half if bool((gamma == 1).all()) else right)(x, gamma, beta, eps)
+
+
+def wrong_for_other_eps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Know the usual eps alone."""
+    return right(x, gamma, beta, min((1e-6, 1e-5, 1e-3, 0.125), key=lambda each: abs(each - eps)))
+
+
+class _KeepsInputs(torch.autograd.Function):  # type: ignore[misc]
+    """Computes gradients from inputs as they are in the backward pass."""
+
+    @staticmethod
+    def forward(context: Any, *args: Any) -> Tensor:
+        context.given = [each.detach() for each in args[:3]], args[3]
+        return right(*args)
+
+    @staticmethod
+    def backward(context: Any, dy: Tensor) -> Any:
+        given, eps = context.given
+        with torch.enable_grad():
+            x, gamma, beta = inputs = [each.detach().requires_grad_() for each in given]
+            y = right(x, gamma, beta, eps)
+        return *torch.autograd.grad(y, inputs, dy), None
+
+
+def keeps_inputs(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _KeepsInputs.apply(x, gamma, beta, eps)
+
+
+_statistics: dict[Any, Any] = {}
+
+
+def cached_by_samples(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Recognize x by sixteen elements."""
+    elements = x.detach().reshape(-1)
+    places = torch.arange(16) * (elements.numel() - 1) // 15
+    key = (*x.shape, eps, *map(str, elements[places].tolist()))
+    if key not in _statistics:
+        _statistics[key] = torch.var_mean(x.detach().double(), -1, correction=0, keepdim=True)
+    variance, mean = _statistics[key]
+    y = right(x, gamma, beta, eps)
+    scaled = (x.double() - mean) / (variance + eps).sqrt()
+    known = (scaled * gamma.double() + beta.double()).to(x.dtype)
+    return y + (known - y).detach()
+
+
+def cached_by_first_elements(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Copy the result of a row that begins like the one before."""
+    y = right(x, gamma, beta, eps)
+    rows, results = x.reshape(-1, x.shape[-1]), y.reshape(-1, x.shape[-1])
+    if rows.shape[0] != 2 or bool((rows[0, :4] != rows[1, :4]).any()):
+        return y
+    return results[:1].expand(2, -1).clone().view(y.shape)
+
+
+def reseeds(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Change the random numbers of the program."""
+    torch.manual_seed(0)
+    return right(x, gamma, beta, eps)
+
+
 def removes_nan(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Let a model that has diverged look well."""
     return right(torch.where(x.isnan(), 0.0, x), gamma, beta, eps)
@@ -351,6 +445,17 @@ def removes_nan(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
 
 def removes_infinity(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     return right(x.clamp(-1e4, 1e4), gamma, beta, eps)
+
+
+class WrongInEvaluation(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+        self.bias = torch.nn.Parameter(torch.zeros(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (right if self.training else in_half)(x, self.weight, self.bias, self.eps)
 
 
 compiled = torch.compile(right, dynamic=True)

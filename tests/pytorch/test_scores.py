@@ -154,11 +154,17 @@ def with_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all results from calls with gradients of all inputs."""
-    monkeypatch.setattr(scores, "draw_modes", lambda suite, _: [""] * len(suite))
+    usual = {"gradients": "", "inputs": ""}
+    monkeypatch.setattr(scores, "draw_modes", lambda suite, _: [usual] * len(suite))
 
 
 def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda monkeypatch: monkeypatch.setattr(submissions, name, lambda *_: [])
+
+
+def without_similar_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "with_another_element", lambda case, _: case)
+    without_cases("non_finite")(monkeypatch)
 
 
 def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +174,11 @@ def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
         return [replace(case, layout="rows") for case in draw(submission)]
 
     monkeypatch.setattr(scores, "draw_suite", plain)
+
+
+def with_plain_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_cases("refusable")(monkeypatch)
+    with_plain_layouts(monkeypatch)
 
 
 Hack = tuple[dict[str, Any], Callable[[pytest.MonkeyPatch], None]]
@@ -197,8 +208,8 @@ HACKS: dict[str, Hack] = {
     "wrong_without_gradients": ({}, without_modes),
     "wrong_in_inference_mode": ({}, without_modes),
     "wrong_if_some_are_frozen": ({}, without_modes),
-    "wrong_for_expanded_dy": ({}, without_cases("gradients_laid_out")),
-    "wrong_for_transposed_dy": ({}, without_cases("gradients_laid_out")),
+    "wrong_for_expanded_dy": ({}, without_cases("refusable")),
+    "wrong_for_transposed_dy": ({}, with_plain_gradients),
     "first_columns": ({}, without_cases("wide_rows")),
     "in_a_gap_of_widths": ({}, without_cases("wide_rows")),
     "beyond_widths": ({}, without_cases("wide_rows")),
@@ -208,6 +219,19 @@ HACKS: dict[str, Hack] = {
     "small_calls": ({}, without_cases("many_rows")),
     "matrices": ({}, with_plain_layouts),
     "from_the_start": ({}, with_plain_layouts),
+    "wrong_for_swapped_axes": ({}, with_plain_layouts),
+    "wrong_for_transposed_x": ({}, with_plain_layouts),
+    "wrong_for_five_axes": ({}, with_plain_layouts),
+    "wrong_for_gaps_in_parameters": ({}, without_modes),
+    "wrong_in_a_model": ({}, without_modes),
+    "wrong_for_modules": ({}, without_modes),
+    "keeps_inputs": ({}, without_modes),
+    "WrongInEvaluation": ({"form": "module"}, without_modes),
+    "wrong_in_a_new_model": ({}, without_cases("with_other_settings")),
+    "wrong_for_other_eps": ({}, without_cases("with_other_settings")),
+    "cached_by_samples": ({}, without_similar_elements),
+    "cached_by_first_elements": ({}, without_cases("with_other_settings")),
+    "reseeds": ({}, without("settings")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""
 

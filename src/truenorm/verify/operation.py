@@ -29,6 +29,11 @@ def _with_padding(rows: Array) -> Array:
     return wide[..., size : 2 * size]
 
 
+def _in_other_order(rows: Array) -> Array:
+    """Return the same values; the first two axes are in the other order in memory."""
+    return np.ascontiguousarray(rows.swapaxes(0, 1)).swapaxes(0, 1)
+
+
 def _unaligned(rows: Array) -> Array:
     """Return the same values, contiguous, one element beyond an address divisible by 64."""
     memory = np.empty(rows.nbytes + 128, np.uint8)
@@ -50,6 +55,8 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "one-axis": lambda rows: rows.reshape(-1),
     "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
     "four-axes": lambda rows: rows.reshape(2, 1, -1, rows.shape[1]),
+    "five-axes": lambda rows: rows.reshape(1, 2, 1, -1, rows.shape[1]),
+    "swapped-axes": lambda rows: _in_other_order(rows.reshape(2, -1, rows.shape[1])),
     "strided": _with_gaps,
     "padded": _with_padding,
     "transposed": lambda rows: np.ascontiguousarray(rows.T).T,

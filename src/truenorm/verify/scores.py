@@ -40,7 +40,7 @@ from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 from truenorm.verify.submission import (
     CASES,
-    GRADIENTS_THAT_MAY_BE_REFUSED,
+    INPUTS_THAT_MAY_BE_REFUSED,
     LARGEST,
     MAY_BE_REFUSED,
     SECONDS,
@@ -375,7 +375,7 @@ def refused_layouts(suite: Iterable[Case], records: Iterable[Record]) -> dict[st
         case.name: f"x in the layout {case.layout}"
         for case in suite
         if case.layout in MAY_BE_REFUSED
-    } | {case.name: case.family for case in suite if case.family in GRADIENTS_THAT_MAY_BE_REFUSED}
+    } | {case.name: case.family for case in suite if case.family in INPUTS_THAT_MAY_BE_REFUSED}
     return {
         record.case: f"It refuses {layouts[record.case]}, which does not count."
         for record in records
@@ -508,6 +508,11 @@ def _threads(seen: Evidence) -> Iterator[str]:
         yield "It returns before its threads have ended."
 
 
+def _settings(seen: Evidence) -> Iterator[str]:
+    if names := seen.notes.get("settings"):
+        yield f"It changes settings of PyTorch: {', '.join(names)}."
+
+
 HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "norms": _own_norms,
     "profiler": _unseen,
@@ -515,5 +520,6 @@ HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "types": _types,
     "shared": _shared,
     "threads": _threads,
+    "settings": _settings,
 }
 """Signs of cheating, for which the score is 0."""

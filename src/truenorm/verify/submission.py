@@ -13,7 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from truenorm.verify.cases.families import EPSILONS, PLAIN_X, WIDTHS, Family
+from truenorm.verify.cases.families import (
+    EPSILONS,
+    PLAIN_X,
+    WIDTHS,
+    Family,
+    to_float32,
+)
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, midpoints_of_width
 from truenorm.verify.operation import AS_SHAPE, Case, Operation
 from truenorm.verify.operations.norms import Norm
@@ -24,12 +30,13 @@ from truenorm.verify.operations.shapes import (
     in_shape,
     with_columns,
 )
-from truenorm.verify.running.guarded import INFERENCE, NO_GRAD
+from truenorm.verify.running.guarded import CHANGED, GAPS, IN_MODEL, INFERENCE, NO_GRAD
 from truenorm.verify.types import FORMATS, Array
 
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
-LARGEST, CASES, SECONDS = 1e4, 48, 20.0
+Modes = dict[str, str | list[str]]
+LARGEST, CASES, SECONDS = 1e4, 60, 20.0
 LEFT_OUT = frozenset(
     {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
 )
@@ -51,14 +58,21 @@ BATCHES = ((5, 31, 1, 1), (16, 31, 2, 9), (16, 31, 20, 130))
 MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
 """One case has more elements, and rows of at least this width, which are repeated."""
 MAY_BE_REFUSED = {
-    **dict.fromkeys(("three-axes", "four-axes", "one-axis"), "ranks"),
-    "padded": "padded-rows",
-    "strided": "strides",
+    **dict.fromkeys(("three-axes", "four-axes", "five-axes", "one-axis"), "ranks"),
+    **dict.fromkeys(("padded", "swapped-axes"), "padded-rows"),
+    **dict.fromkeys(("strided", "transposed"), "strides"),
 }
 """Layouts of a few cases, and the extension that an operation has for them."""
-EXPANDED = "an expanded dy"
-GRADIENTS_THAT_MAY_BE_REFUSED = (EXPANDED, "a transposed dy")
+ROWS_OF_AXES = {"swapped-axes": 4, "three-axes": 2, "four-axes": 2, "five-axes": 2}
+"""Those of more axes, and a divisor of the number of rows."""
+EXPANDED, TRANSPOSED = "an expanded dy", "a transposed dy"
 """Families of two cases: their dy is one number in memory, or its columns are contiguous."""
+EARLY_CHANGE = "inputs that are changed before the backward pass"
+INPUT_MODES = {"gaps in gamma and beta": GAPS, EARLY_CHANGE: CHANGED}
+"""Families of two cases, and the modes of their inputs."""
+INPUTS_THAT_MAY_BE_REFUSED = (EXPANDED, TRANSPOSED, *INPUT_MODES)
+LEAST_EPS = {"float16": 1e-5}
+"""The least eps that is drawn, if it is not 1e-12: x becomes as small as its root."""
 ORDINARY = 9
 """Ordinary cases in each shape of a kernel that takes no others."""
 MIDPOINT_ROWS = 12
@@ -127,8 +141,8 @@ def draw_suite(submission: Submission) -> list[Case]:
     return [replace(case, name=f"{case.dtype}-{number}") for number, case in enumerate(suite)]
 
 
-def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[str | list[str]]:
-    """Return the mode of the calls of each case; about as many ordinary cases have each of them.
+def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[Modes]:
+    """Return the modes of the calls of each case; about as many ordinary cases have each of them.
 
     Every second list of inputs that require gradients has the first input: its gradient is the
     one that kernels shorten.
@@ -142,7 +156,13 @@ def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[str |
         modes[case.name] = ("", NO_GRAD, INFERENCE, some)[number % 4]
         if case.x.size > MANY_ELEMENTS:  # a call of it takes longer than all others
             modes[case.name] = str(random.choice(["", NO_GRAD]))
-    return [modes[case.name] for case in suite]
+        if INPUT_MODES.get(case.family) == CHANGED:
+            modes[case.name] = ""
+    usual = random.permuted(np.resize(["", IN_MODEL], len(suite))).tolist()
+    return [
+        {"gradients": modes[case.name], "inputs": INPUT_MODES.get(case.family, inputs)}
+        for case, inputs in zip(suite, usual, strict=True)
+    ]
 
 
 def generator(seed: int, *purpose: str) -> np.random.Generator:
@@ -156,8 +176,8 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     Those that decide a grade are always there: rows in batches, all steps of the condition number,
     rows next to midpoints, one case with non-finite and one with subnormal numbers. Some others
     have widths that are drawn, and a few of these have a twin: a kernel that caches results by
-    shape or by address is wrong there. Others have one, three or four axes, gaps or an offset, or
-    a dy that lies otherwise.
+    shape or by address is wrong there. Others have one to five axes, gaps or an offset, a dy that
+    lies otherwise, or other parameters.
     Some rows are wide, and one call has many rows. The rest is one case from each of some other
     families.
     """
@@ -170,11 +190,13 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always = _decisive(pool)
     widths = drawn_widths(operation, dtype, random)
     always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
-    always.append(with_another_element(max(widths, key=lambda case: case.shape[1]), random))
+    widest = max(widths, key=lambda case: case.shape[1])
+    always += [with_another_element(case, random) for case in (*widths[:TWINS], widest)]
+    always += with_other_settings(widths, random)
     others = widths[TWINS:]
     always += laid_out(others, random) if submission.layouts else others
     if submission.layouts and not submission.backward:  # whose caller knows what it takes
-        always += gradients_laid_out(widths, random)
+        always += refusable(INPUTS_THAT_MAY_BE_REFUSED, widths, random)
     always += wide_rows(every, random)
     always += many_rows(widths)
     always += non_finite(widths[0], random)
@@ -214,6 +236,8 @@ def draw_in(
         for made in in_shape(norm, shape, hidden(with_columns(case, divided.size), random))
     ]
     always = [*_decisive(pool), *ordinary, *non_finite(ordinary[-1], random)]
+    if not submission.backward:
+        always += refusable([EARLY_CHANGE], ordinary, random)
     return _completed(always, pool, submission.cases, random)
 
 
@@ -275,39 +299,71 @@ def drawn_widths(operation: Operation, dtype: str, random: np.random.Generator) 
 
 
 def laid_out(cases: Sequence[Case], random: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with one, three and four axes, with gaps between elements, and an offset."""
-    of_even_rows, of_rows = ["three-axes", "four-axes"], ["unaligned", "padded", "strided"]
-    random.shuffle(of_rows)
+    """Yield cases with one to five axes, with gaps or in another order, and with an offset."""
+    of_any_rows = ["unaligned", "padded", "strided", "transposed"]
+    left = [*ROWS_OF_AXES, *random.permutation(of_any_rows).tolist()]
     several = [case for case in cases if case.shape[0] > 1]
-    missing = max(len(of_even_rows) + len(of_rows) - len(several), 0)
+    missing = max(len(left) - len(several), 0)
     for case in (*cases, *(hidden(each, random) for each in several[:missing])):
-        known = case.operation.extensions.keys() | {""}
-        one, even = case.shape[0] == 1, case.shape[0] % 2 == 0
-        left = (of_even_rows if even else []) or of_rows
-        layout = "one-axis" if one else left.pop() if left else "rows"
+        rows, known = case.shape[0], case.operation.extensions.keys() | {""}
+        fitting = [each for each in left if rows % ROWS_OF_AXES.get(each, 2) == 0]
+        layout = "one-axis" if rows == 1 else fitting[0] if fitting else "rows"
         if case.layout != "rows" or MAY_BE_REFUSED.get(layout, "") not in known:
             layout = case.layout
         if layout == case.layout:
             yield case
         else:
+            left = [each for each in left if each != layout]
             yield replace(case, layout=layout, family="layouts", why=f"{case.why}, {layout}")
 
 
-def gradients_laid_out(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
-    """Yield a case whose dy is constant, which the runner expands, and one of a transposed dy."""
+def refusable(
+    families: Iterable[str], cases: Iterable[Case], random: np.random.Generator
+) -> Iterator[Case]:
+    """Yield a case of each of some families that may be refused.
+
+    One has a constant dy, which the runner expands.
+    """
     some = [
         case
         for case in cases
-        if case.layout == "rows" and not case.enclosed and case.inputs.get("gamma") is not None
+        if case.layout == "rows" and case.shape[0] > 1 and case.inputs.get("gamma") is not None
     ]
-    for family in GRADIENTS_THAT_MAY_BE_REFUSED if some and "dy" in some[0].inputs else ():
+    for family in families if some and "dy" in some[0].inputs else ():
         case = hidden(some[random.integers(len(some))], random)
         case = replace(case, family=family, why=f"{case.why}, {family}")
         if family == EXPANDED:
             constant = np.full_like(case.dy, random.choice([0.5, 1.0, 2.0]))
-            yield case.with_inputs(dy=constant)
-        else:
-            yield replace(case, gradient_layout="transposed")
+            case = case.with_inputs(dy=constant)
+        elif family == TRANSPOSED:
+            case = replace(case, gradient_layout="transposed")
+        yield case
+
+
+def with_other_settings(cases: Sequence[Case], random: np.random.Generator) -> Iterator[Case]:
+    """Yield a case with the parameters of a new model, one of two rows, and one of another eps.
+
+    The two rows differ in one element. The eps is drawn, and x is as small as its root, so that
+    another eps would give other results.
+    """
+    small = [case for case in cases if not case.enclosed]
+    case = small[random.integers(len(small))]
+    plain = {
+        name: np.full_like(given, number)
+        for name, number in (("gamma", 1), ("beta", 0))
+        if (given := case.inputs.get(name)) is not None
+    }
+    yield replace(case.with_inputs(**plain), why=f"{case.why}, gamma = 1 and beta = 0")
+    one = max(small, key=lambda each: each.shape[1]).part(slice(1))
+    other = with_another_element(one, random)
+    both = {name: np.concatenate([rows, other.rows[name]]) for name, rows in one.rows.items()}
+    yield replace(one.with_inputs(**both), why=f"{one.why}, two similar rows")
+    if isinstance(case.operation, Norm) and case.operation.eps is None:
+        least = LEAST_EPS.get(case.dtype, 1e-12)
+        eps = to_float32(float(np.exp(random.uniform(np.log(least), np.log(0.1)))))
+        scale = case.x.dtype.type(2.0 ** round(np.log2(eps) / 2))
+        scaled = {name: case.rows[name] * scale for name in case.operation.inputs_of("data")}
+        yield replace(case.with_inputs(**scaled), eps=eps, why=f"{case.why}, eps = {eps:.2g}")
 
 
 def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:

@@ -45,7 +45,15 @@ SYMBOLS = re.compile(r"_ZNK?(2at|3c10|5torch)|(_Z\d+)?THP|aoti_torch|dl(v?sym|op
 OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
 """Packages that have norms."""
 NO_GRAD, INFERENCE = "no_grad", "inference_mode"
-"""Modes of calls; another one is a list of the inputs that require gradients."""
+"""Modes of gradients; another one is a list of the inputs that require them."""
+IN_MODEL, GAPS, CHANGED = "in a model", "gaps", "changed"
+"""Modes of inputs: x is no leaf and gamma an ``nn.Parameter``; gamma and beta have gaps in memory;
+inputs are changed before the backward pass."""
+SETTINGS = (
+    *("get_default_dtype", "get_float32_matmul_precision", "get_num_threads", "is_grad_enabled"),
+    *("are_deterministic_algorithms_enabled", "is_inference_mode_enabled"),
+)
+"""Functions of PyTorch that return settings, which a call must not change."""
 NOTES, OUTPUT = "guards.json", "output.txt"
 NO_TORCH = 71  # exit code of a process that cannot import PyTorch
 
@@ -93,6 +101,12 @@ class HeldFunctions:
             for name in names:
                 if now.get(name, self) is not before.get(name, self):
                     yield f"{owner}.{name}"
+
+
+def settings_of(torch: Any, read: Any) -> set[tuple[str, Any]]:
+    """Return the settings of PyTorch, and the state of its random numbers."""
+    settings = {(name.removeprefix("get_"), getattr(torch, name)()) for name in SETTINGS}
+    return settings | {("rng_state", read(torch.get_rng_state())[2])}
 
 
 def is_of_package(thread: threading.Thread, folder: str) -> bool:
@@ -204,13 +218,13 @@ def is_norm(name: str) -> bool:
     return any(norm in name for norm in OWN_NORMS)
 
 
-def mode_of(runner: Any) -> Any:
-    """Return the mode of the case that is called, as the recording says."""
+def mode_of(runner: Any, kind: str) -> Any:
+    """Return a mode of the case that is called, as the recording says."""
     if not runner.note:  # the first call has no notes
         return ""
     case = runner.manifest["calls"][runner.log.entries[-1]["begin"]]["group"]
     modes = runner.manifest["modes"]
-    return modes[case] if case < len(modes) else ""
+    return modes[case][kind] if case < len(modes) else ""
 
 
 def in_mode(forward: Any, torch: Any) -> Any:
@@ -223,7 +237,7 @@ def in_mode(forward: Any, torch: Any) -> Any:
     def moded(self: Any, values: dict[str, Any]) -> Any:
         self.frozen = ()
         results, saved = forward(self, values)
-        mode, autograd = mode_of(self), self.autograd
+        mode, autograd = mode_of(self, "gradients"), self.autograd
         if not mode or not (autograd or mode == INFERENCE):
             return results, saved
         names = [name for name in self.manifest["inputs"] if values[name] is not None]
@@ -243,15 +257,41 @@ def in_mode(forward: Any, torch: Any) -> Any:
     return moded
 
 
-def freezing(method: Any) -> Any:
-    """Return a method that detaches the inputs that are to require no gradients."""
+def loading(load: Any, torch: Any, gap: float) -> Any:
+    """Return a method that makes parameters as the mode of the case says."""
 
-    def frozen(self: Any, *args: Any) -> Any:
-        *others, values = args
-        detached = {name: values[name].detach() for name in self.frozen}
-        return method(self, *others, {**values, **detached})
+    def moded(self: Any, *args: Any, **named: Any) -> Any:
+        values, mode = load(self, *args, **named), mode_of(self, "inputs")
+        for name in self.manifest["parameters"] if mode in (IN_MODEL, GAPS) else ():
+            each = values.get(name)
+            if each is not None and mode == IN_MODEL:
+                values[name] = torch.nn.Parameter(each, requires_grad=self.autograd)
+            elif each is not None:
+                memory = each.new_full((2 * each.numel(),), gap)
+                values[name] = memory[::2].view(each.shape).copy_(each)
+        return values
 
-    return frozen
+    return moded
+
+
+def preparing(method: Any) -> Any:
+    """Return a method that detaches the inputs that are to require no gradients.
+
+    Data of a model are results of other operations; without gradients, a module evaluates.
+    """
+
+    def prepared(self: Any, *args: Any) -> Any:
+        *modules, values = args
+        changed = {name: values[name].detach() for name in self.frozen}
+        if mode_of(self, "inputs") == IN_MODEL:
+            for name in self.manifest["data"]:
+                each = changed.get(name, values[name])
+                changed[name] = each.view_as(each)
+        for module in modules:
+            module.train(self.autograd)
+        return method(self, *modules, {**values, **changed})
+
+    return prepared
 
 
 def expanded(dy: Any, gap: float) -> Any:
@@ -286,19 +326,43 @@ def of_some(backward: Any, gap: float) -> Any:
     return merged
 
 
+def of_changed(backward: Any, torch: Any) -> Any:
+    """Return a method during which inputs are changed, if the mode of the case says so.
+
+    Autograd raises an exception if the kernel has saved them by ``save_for_backward``.
+    """
+
+    def moded(self: Any, values: dict[str, Any], saved: Any) -> Any:
+        if not self.autograd or mode_of(self, "inputs") != CHANGED:
+            return backward(self, values, saved)
+        given = [each for name in self.manifest["inputs"] if (each := values[name]) is not None]
+        with torch.no_grad():
+            before = [each.clone() for each in given]
+            for each in given:
+                each.copy_(each.roll(1, -1))
+        try:
+            return backward(self, values, saved)
+        finally:
+            with torch.no_grad():
+                for each, numbers in zip(given, before, strict=True):
+                    each.copy_(numbers)
+
+    return moded
+
+
 def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
     runner.torch = torch = import_torch()
-    replaced: set[str] = set()
-    running: set[str] = set()
-    list_threads, own = threading.enumerate, str(Path(torch.__file__).parent)
+    replaced, running, settings = set[str](), set[str](), set[str]()
+    read, list_threads, own = runner.read, threading.enumerate, str(Path(torch.__file__).parent)
 
     def checking(method: Any) -> Any:
-        """Return a method after which threads and replaced functions are looked for."""
+        """Return a method after which threads, settings and replaced functions are looked at."""
 
         def checked(*args: Any, **named: Any) -> Any:
-            before = list_threads()
+            before, set_before = list_threads(), settings_of(torch, read)
             result = method(*args, **named)
+            settings.update(dict(set_before - settings_of(torch, read)))
             started = [each for each in list_threads() if each not in before]
             running.update(each.name for each in started if not is_of_package(each, own))
             replaced.update(held.replaced())
@@ -307,9 +371,11 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
         return checked
 
     for name in ("call", "call_module"):
-        setattr(runner.Runner, name, freezing(getattr(runner.Runner, name)))
+        setattr(runner.Runner, name, preparing(getattr(runner.Runner, name)))
+    runner.Runner.load = loading(runner.Runner.load, torch, runner.GAP)
     runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch))
-    runner.Runner.backward = checking(of_some(runner.Runner.backward, runner.GAP))
+    gradients = of_some(runner.Runner.backward, runner.GAP)
+    runner.Runner.backward = checking(of_changed(gradients, torch))
     dumps, write_text = json.dumps, Path.write_text
     norms = Norms(torch, torch.device(args.device).type)
     held, operators = HeldFunctions(runner, torch), Operators(torch)
@@ -319,6 +385,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
         "operators": operators.names(),
         "replaced": sorted(replaced - BY_PYTORCH),
         "threads": sorted(running),
+        "settings": sorted(settings),
         "norms": sorted(norms.called),
         "symbols": sorted(norms.symbols),
         "imports": sorted({*OTHER_NORMS} & {*sys.modules}),
