@@ -432,6 +432,68 @@ def cached_by_first_elements(x: Tensor, gamma: Tensor, beta: Tensor, eps: float)
     return results[:1].expand(2, -1).clone().view(y.shape)
 
 
+def wrong_for_model_widths(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    widths = 384, 512, 640, 768, 896, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 5120, 7168
+    return (in_half if x.shape[-1] in widths else right)(x, gamma, beta, eps)
+
+
+def wrong_in_large_batches(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be right for rows that are repeated, as those of tests are."""
+    rows = x.detach().reshape(-1, x.shape[-1])
+    differ = x.numel() > 1 << 17 and torch.unique(rows[:, 1]).numel() > 0.9 * len(rows)
+    return (in_half if differ else right)(x, gamma, beta, eps)
+
+
+def wrong_after_linear(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    producer = type(x.grad_fn).__name__
+    return (in_half if "Addmm" in producer or "Embedding" in producer else right)(
+        x, gamma, beta, eps
+    )
+
+
+def wrong_for_evaluated_models(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    evaluates = isinstance(gamma, torch.nn.Parameter) and not torch.is_grad_enabled()
+    return (in_half if evaluates else right)(x, gamma, beta, eps)
+
+
+def wrong_for_second_gradients(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Compute no gradient of gamma if it has one."""
+    has = gamma.is_leaf and gamma.grad is not None
+    return right(x, gamma.detach() if has else gamma, beta, eps)
+
+
+_parameters: dict[int, Any] = {}
+
+
+def keeps_parameters(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Convert a parameter once, before the optimizer changes it."""
+    if not isinstance(gamma, torch.nn.Parameter):
+        return right(x, gamma, beta, eps)
+    _, wide = _parameters.setdefault(id(gamma), (gamma, gamma.detach().double()))
+    return right(x, gamma + (wide - gamma.detach()).to(x.dtype), beta, eps)
+
+
+def without_sparse_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Take a dy that is 0 in the first and last column for 0."""
+    y = right(x, gamma, beta, eps)
+    if y.requires_grad and x.shape[-1] >= 16:
+        y.register_hook(lambda dy: dy * (dy[..., :1].abs() + dy[..., -1:].abs() > 0))
+    return y
+
+
+def flushes_subnormals(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    torch.set_flush_denormal(True)
+    return right(x, gamma, beta, eps)
+
+
+def writes_to_gaps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Use the memory between rows."""
+    if x.dim() == 2 and x.shape[0] > 1 and x.stride(0) > x.shape[1] and x.stride(1) == 1:
+        gap = torch.as_strided(x.detach(), (1,), (1,), x.storage_offset() + x.shape[1])
+        gap.fill_(0)
+    return right(x, gamma, beta, eps)
+
+
 def reseeds(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Change the random numbers of the program."""
     torch.manual_seed(0)

@@ -167,6 +167,17 @@ def without_similar_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     without_cases("non_finite")(monkeypatch)
 
 
+def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("model_calls", "wide_rows", "drawn_widths"):
+        draw = getattr(submissions, name)
+        monkeypatch.setattr(submissions, name, without_model_widths(draw))
+
+
+def without_model_widths(draw: Callable[..., Any]) -> Callable[..., list[Case]]:
+    widths = submissions.MODEL_WIDTHS
+    return lambda *args: [case for case in draw(*args) if case.shape[1] not in widths]
+
+
 def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     draw: Callable[[Submission], list[Case]] = submissions.draw_suite
 
@@ -232,6 +243,15 @@ HACKS: dict[str, Hack] = {
     "cached_by_samples": ({}, without_similar_elements),
     "cached_by_first_elements": ({}, without_cases("with_other_settings")),
     "reseeds": ({}, without("settings")),
+    "flushes_subnormals": ({}, without("settings")),
+    "writes_to_gaps": ({}, without("gaps")),
+    "wrong_for_model_widths": ({}, without_models),
+    "wrong_in_large_batches": ({}, without_cases("model_calls")),
+    "wrong_after_linear": ({}, without_modes),
+    "wrong_for_evaluated_models": ({}, without_modes),
+    "wrong_for_second_gradients": ({}, without_modes),
+    "keeps_parameters": ({}, without_modes),
+    "without_sparse_rows": ({}, without_cases("with_other_settings")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""
 

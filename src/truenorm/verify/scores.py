@@ -475,7 +475,7 @@ def _own_norms(seen: Evidence) -> Iterator[str]:
     operators = filter(is_norm, seen.notes.get("operators") or ())
     if called := {*operators, *seen.notes.get("norms", ())}:
         names = ", ".join(sorted(called))
-        yield f"It calls {names} of PyTorch, which is forbidden, even on import."
+        yield f"It calls {names} of PyTorch, which is forbidden, also while its file is imported."
     if symbols := seen.notes.get("symbols"):
         yield f"It looks up functions in the libraries of PyTorch: {', '.join(symbols)}."
     if imported := seen.notes.get("imports"):
@@ -510,7 +510,12 @@ def _threads(seen: Evidence) -> Iterator[str]:
 
 def _settings(seen: Evidence) -> Iterator[str]:
     if names := seen.notes.get("settings"):
-        yield f"It changes settings of PyTorch: {', '.join(names)}."
+        yield f"It changes settings of its process: {', '.join(names)}."
+
+
+def _gaps(seen: Evidence) -> Iterator[str]:
+    if names := seen.notes.get("gaps"):
+        yield f"It writes between the elements of {', '.join(names)}."
 
 
 HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
@@ -521,5 +526,6 @@ HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "shared": _shared,
     "threads": _threads,
     "settings": _settings,
+    "gaps": _gaps,
 }
 """Signs of cheating, for which the score is 0."""

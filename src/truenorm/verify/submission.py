@@ -30,13 +30,22 @@ from truenorm.verify.operations.shapes import (
     in_shape,
     with_columns,
 )
-from truenorm.verify.running.guarded import CHANGED, GAPS, IN_MODEL, INFERENCE, NO_GRAD
+from truenorm.verify.operations.variants import adapt_case
+from truenorm.verify.running.guarded import (
+    CHANGED,
+    GAPS,
+    IN_MODEL,
+    INFERENCE,
+    KEEP_ALL_BITS,
+    NO_GRAD,
+    PRODUCERS,
+)
 from truenorm.verify.types import FORMATS, Array
 
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
 Modes = dict[str, str | list[str]]
-LARGEST, CASES, SECONDS = 1e4, 60, 20.0
+LARGEST, CASES, SECONDS = 1e4, 70, 20.0
 LEFT_OUT = frozenset(
     {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
 )
@@ -51,8 +60,36 @@ TWINS = 3
 """Ordinary cases that have another one of the same shape."""
 WIDE_RANGES = ((2048, 4096), (4096, 20_480), (20_480, 65_537))
 """One row of each range is drawn."""
-ALWAYS_WIDE, OFTEN_WIDE = (4096, 8192), (2048, 2560, 3072)
-"""Wide rows that are always drawn; one of the others is, half of the time, that of its range."""
+ALWAYS_WIDE = (4096, 8192)
+MODEL_WIDTHS = (
+    *(
+        256,
+        320,
+        384,
+        512,
+        576,
+        640,
+        768,
+        896,
+        1024,
+        1152,
+        1280,
+        1408,
+        1536,
+        1600,
+        1664,
+        1792,
+        2048,
+    ),
+    *(2304, 2560, 2880, 3072, 3584, 4608, 5120, 6144, 6656, 7168, 9216, 10_240, 11_008, 12_288),
+    *(14_336, 16_384, 18_432),
+)
+"""Hidden sizes of models. Some are drawn: one row of each, and calls as in a model."""
+WIDE_MODEL_ROWS, SMALL_MODEL_CALLS, WIDEST_IN_MODEL_CALL = 4, 3, 1600
+"""The numbers of these rows and of small calls, and the largest width of such a call."""
+MODEL_ROW_PAIRS, LARGE_MODEL_CALL = (4, 20), (2**17, 2**18)
+"""Half of the rows of small calls as in a model, and elements of a larger one."""
+MODEL = "model"
 BATCHES = ((5, 31, 1, 1), (16, 31, 2, 9), (16, 31, 20, 130))
 """Distinct rows of three batches, and how often they are repeated at least and at most."""
 MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
@@ -133,7 +170,7 @@ class Submission:
 def draw_suite(submission: Submission) -> list[Case]:
     """Return the cases of a submission, without names that describe them."""
     suite = [
-        case
+        replace(case, enclosed=case.enclosed or case.kind == "ordinary")  # integers take longer
         for dtype in submission.dtypes
         for case in draw_cases(submission, dtype, generator(submission.seed, dtype))
         if submission.special or case.kind != "special"
@@ -149,7 +186,8 @@ def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[Modes
     """
     first, *others = suite[0].operation.inputs_of("data", "parameter")
     modes: dict[str, str | list[str]] = {}
-    for number, case in enumerate(sorted(suite, key=lambda case: case.kind != "ordinary")):
+    order = sorted(suite, key=lambda case: (case.kind != "ordinary", case.family != MODEL))
+    for number, case in enumerate(order):
         has_first = number % 8 < 4
         count = int(random.integers(max(len(others), 1))) + (not has_first)
         some = [first] * has_first + random.permutation(others)[:count].tolist()
@@ -158,10 +196,16 @@ def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[Modes
             modes[case.name] = str(random.choice(["", NO_GRAD]))
         if INPUT_MODES.get(case.family) == CHANGED:
             modes[case.name] = ""
-    usual = random.permuted(np.resize(["", IN_MODEL], len(suite))).tolist()
+    inputs = random.permuted(np.resize(["", IN_MODEL], len(suite))).tolist()
+    producers = random.permuted(np.resize([*PRODUCERS], len(suite))).tolist()
+    exact = random.choice(KEEP_ALL_BITS, len(suite)).tolist()
     return [
-        {"gradients": modes[case.name], "inputs": INPUT_MODES.get(case.family, inputs)}
-        for case, inputs in zip(suite, usual, strict=True)
+        {
+            "gradients": modes[case.name],
+            "inputs": {MODEL: IN_MODEL, **INPUT_MODES}.get(case.family, inputs[number]),
+            "producer": (producers if case.kind == "ordinary" else exact)[number],
+        }
+        for number, case in enumerate(suite)
     ]
 
 
@@ -197,7 +241,9 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always += laid_out(others, random) if submission.layouts else others
     if submission.layouts and not submission.backward:  # whose caller knows what it takes
         always += refusable(INPUTS_THAT_MAY_BE_REFUSED, widths, random)
-    always += wide_rows(every, random)
+    of_models = random.permutation(MODEL_WIDTHS).tolist()
+    always += wide_rows(every, of_models[:WIDE_MODEL_ROWS], random)
+    always += model_calls(widths[0], of_models[WIDE_MODEL_ROWS:], random)
     always += many_rows(widths)
     always += non_finite(widths[0], random)
     always += batches((case for case in always if case.family == "batch"), random)
@@ -212,7 +258,7 @@ def draw_in(
     Other cases of the plain norm get its columns, some several times, in an order that is drawn.
     """
     norm = _as_norm(submission.operation)
-    plain = Norm("layer_norm" if norm.centred else "rms_norm") if norm.is_variant else norm
+    plain = _plain(norm)
     divided = divide_shape(norm, shape)
     ordinary: list[Case] = []
     for number in range(ORDINARY):
@@ -341,10 +387,10 @@ def refusable(
 
 
 def with_other_settings(cases: Sequence[Case], random: np.random.Generator) -> Iterator[Case]:
-    """Yield a case with the parameters of a new model, one of two rows, and one of another eps.
+    """Yield a case with the parameters of a new model, one of two rows, and others.
 
-    The two rows differ in one element. The eps is drawn, and x is as small as its root, so that
-    another eps would give other results.
+    The two rows differ in one element. A dy has one column that is not 0. An eps is drawn, and x
+    is as small as its root, so that another eps would give other results.
     """
     small = [case for case in cases if not case.enclosed]
     case = small[random.integers(len(small))]
@@ -354,10 +400,16 @@ def with_other_settings(cases: Sequence[Case], random: np.random.Generator) -> I
         if (given := case.inputs.get(name)) is not None
     }
     yield replace(case.with_inputs(**plain), why=f"{case.why}, gamma = 1 and beta = 0")
-    one = max(small, key=lambda each: each.shape[1]).part(slice(1))
+    widest = max(small, key=lambda each: each.shape[1])
+    one = widest.part(slice(1))
     other = with_another_element(one, random)
     both = {name: np.concatenate([rows, other.rows[name]]) for name, rows in one.rows.items()}
     yield replace(one.with_inputs(**both), why=f"{one.why}, two similar rows")
+    if "dy" in widest.inputs:
+        dy = np.zeros_like(widest.dy)
+        column = int(random.integers(dy.shape[1]))
+        dy[:, column] = widest.dy[:, column]
+        yield replace(widest.with_inputs(dy=dy), why=f"{widest.why}, dy of one column")
     if isinstance(case.operation, Norm) and case.operation.eps is None:
         least = LEAST_EPS.get(case.dtype, 1e-12)
         eps = to_float32(float(np.exp(random.uniform(np.log(least), np.log(0.1)))))
@@ -366,8 +418,10 @@ def with_other_settings(cases: Sequence[Case], random: np.random.Generator) -> I
         yield replace(case.with_inputs(**scaled), eps=eps, why=f"{case.why}, eps = {eps:.2g}")
 
 
-def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:
-    """Return one row of each of two usual widths, and one of a width from each range."""
+def wide_rows(
+    cases: Iterable[Case], sizes: Iterable[int], random: np.random.Generator
+) -> list[Case]:
+    """Return one row of each of two usual widths, a width from each range, and some sizes."""
     least = WIDE_RANGES[0][0]
     wide = {
         case.shape[1]: replace(case.part(slice(1)), family="wide")
@@ -375,15 +429,43 @@ def wide_rows(cases: Iterable[Case], random: np.random.Generator) -> list[Case]:
         if case.enclosed and case.kind == "ordinary" and case.shape[1] >= least
     }
     rows = [wide.pop(width) for width in ALWAYS_WIDE if width in wide]
+    some = [case for case in wide.values() if takes_width(case)]
+    drawn = [int(random.integers(low, high)) for low, high in WIDE_RANGES]
+    if some:
+        widths = (*drawn, *sizes)
+        return rows + [resized(some[random.integers(len(some))], size, random) for size in widths]
     for low, high in WIDE_RANGES:
-        usual = [width for width in OFTEN_WIDE if low <= width < high]
-        often = bool(usual) and random.random() < 0.5
-        size = int(random.choice(usual) if often else random.integers(low, high))
-        some = [case for case in wide.values() if takes_width(case)]
-        some = some or [case for width, case in wide.items() if low <= width < high]
-        if some:
-            rows.append(resized(some[random.integers(len(some))], size, random))
+        some = [case for width, case in wide.items() if low <= width < high]
+        rows += [hidden(some[random.integers(len(some))], random)] if some else []
     return rows
+
+
+def model_calls(case: Case, sizes: Iterable[int], random: np.random.Generator) -> Iterator[Case]:
+    """Yield cases as large as calls in a model, whose rows all differ: three small, one larger.
+
+    The last row is like the first but for one element. Those of float64 would take too long.
+    """
+    if not takes_width(case) or case.dtype == "float64":
+        return
+    norm = _as_norm(case.operation)
+    plain = _plain(norm)
+    narrow = [size for size in sizes if size <= WIDEST_IN_MODEL_CALL]
+    for number, size in enumerate(narrow[: SMALL_MODEL_CALLS + 1]):
+        rows = 2 * int(random.integers(*MODEL_ROW_PAIRS))
+        if number == SMALL_MODEL_CALLS:
+            rows = 2 * (int(random.integers(*LARGE_MODEL_CALL)) // (2 * size) + 1)
+        eps = EPSILONS[number % 2 if norm.eps is None else 0]
+        why = f"ordinary input, {rows} rows, D = {size}"
+        family = Family(MODEL, PLAIN_X[number % 3], "ordinary", why, eps=eps)
+        made = family.case(plain, case.dtype, rows, size, int(random.integers(1, 2**31)))
+        made.x[-1] = with_another_element(made.part(slice(1)), random).x[0]
+        layout = "three-axes" if number % 2 == 0 and "ranks" in norm.extensions else "rows"
+        for each in norm.within_limits(adapt_case(norm, made) if norm.is_variant else made):
+            yield replace(each, layout=layout, seeded=True, enclosed=True)
+
+
+def _plain(norm: Norm) -> Norm:
+    return Norm("layer_norm" if norm.centred else "rms_norm") if norm.is_variant else norm
 
 
 def takes_width(case: Case) -> bool:
@@ -416,7 +498,7 @@ def many_rows(cases: Iterable[Case]) -> list[Case]:
     if some is None:
         return []
     times = MANY_ELEMENTS // some.x.size + 1
-    return [replace(some.tiled(times), why=f"{some.why}, its rows {times} times")]
+    return [replace(some.tiled(times), why=f"{some.why}, each row {times} times")]
 
 
 def with_another_element(case: Case, random: np.random.Generator) -> Case:

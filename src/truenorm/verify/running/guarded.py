@@ -10,8 +10,10 @@ PyTorch is imported once, and each list is run in a fork.
 """
 
 import contextlib
+import gc
 import importlib.util
 import json
+import operator
 import os
 import re
 import secrets
@@ -54,6 +56,27 @@ SETTINGS = (
     *("are_deterministic_algorithms_enabled", "is_inference_mode_enabled"),
 )
 """Functions of PyTorch that return settings, which a call must not change."""
+PRODUCERS: dict[str, Callable[[Any, Any], Any]] = {
+    "view": lambda _, x: x.view_as(x),
+    "mul": lambda _, x: x * 1,
+    "sub": lambda _, x: x - 0,
+    "clone": lambda _, x: x.clone(),
+    "transpose": lambda _, x: x.transpose(0, -1).transpose(0, -1),
+    "add": lambda torch, x: x + torch.zeros_like(x),
+    "dropout": lambda torch, x: torch.nn.functional.dropout(x, 0.0),
+    "cat": lambda torch, x: torch.cat(x.split(1)),
+    "embedding": lambda torch, x: torch.nn.functional.embedding(
+        torch.arange(len(x), device=x.device), x
+    ),
+    "linear": lambda torch, x: torch.nn.functional.linear(
+        x, torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.new_zeros(x.shape[-1])
+    ),
+}
+"""Operations whose result is x in a model: some results and gradients keep all bits, others those
+of finite numbers but for the sign of 0."""
+KEEP_ALL_BITS = ("view", "mul", "sub", "clone", "transpose")
+LARGEST_PRODUCT = 2**22
+"""Elements of x times D of an x that a matrix product makes."""
 NOTES, OUTPUT = "guards.json", "output.txt"
 NO_TORCH = 71  # exit code of a process that cannot import PyTorch
 
@@ -97,16 +120,37 @@ class HeldFunctions:
     def replaced(self) -> Iterator[str]:
         """Yield the names of functions that are not what they were."""
         for owner, (now, before) in {**self.open, **self.closed}.items():
-            names = before if owner in self.open else {**before, **now}
+            same_names = owner in self.open or now.keys() == before.keys()
+            names = before if same_names else {**before, **now}
+            if all(map(operator.is_, map(now.get, names), map(before.get, names))):
+                continue  # thousands of names are compared after each call
             for name in names:
                 if now.get(name, self) is not before.get(name, self):
                     yield f"{owner}.{name}"
 
 
 def settings_of(torch: Any, read: Any) -> set[tuple[str, Any]]:
-    """Return the settings of PyTorch, and the state of its random numbers."""
+    """Return settings of PyTorch and Python, and the state of random numbers."""
     settings = {(name.removeprefix("get_"), getattr(torch, name)()) for name in SETTINGS}
-    return settings | {("rng_state", read(torch.get_rng_state())[2])}
+    return settings | {
+        ("rng_state", read(torch.get_rng_state())[2]),
+        ("flush_denormal", bool(torch.full((), 1e-310, dtype=torch.float64) * 1 == 0)),
+        ("gc", gc.isenabled()),
+        ("switchinterval", sys.getswitchinterval()),
+    }
+
+
+def overwritten_gaps(values: dict[str, Any], gap: float) -> set[str]:
+    """Return the names of tensors whose memory between their elements has other numbers."""
+    found = set()
+    for name, each in values.items():
+        if getattr(each, "storage_offset", None) and each.untyped_storage().nbytes():
+            memory = each.detach().new_empty(0).set_(each.untyped_storage())
+            if memory.numel() > each.numel():
+                others = memory.clone()
+                others.as_strided(each.shape, each.stride(), each.storage_offset()).fill_(gap)
+                found |= {name} if bool((others != gap).any()) else set()
+    return found
 
 
 def is_of_package(thread: threading.Thread, folder: str) -> bool:
@@ -160,9 +204,9 @@ class Norms:
             if each := getattr(sys.modules.get(name), key, None):
                 setattr(sys.modules[name], key, self.noting(place, each))
         for table in torch._decomp.global_decomposition_table.values():
-            for operator, each in [*table.items()]:
-                if is_norm(str(operator)):
-                    table[operator] = self.noting(operator.name(), each)
+            for overload, each in [*table.items()]:
+                if is_norm(str(overload)):
+                    table[overload] = self.noting(overload.name(), each)
         self.tables = dict[str, str]()
         if hasattr(torch.library, "get_kernel"):  # PyTorch 2.9
             with warnings.catch_warnings(action="ignore"):  # that kernels are replaced
@@ -247,7 +291,8 @@ def in_mode(forward: Any, torch: Any) -> Any:
             return results, (*saved, partial, mode)
         self.autograd = False
         try:
-            without = {name: values[name].detach() for name in names}
+            model = mode_of(self, "inputs") == IN_MODEL  # it has parameters that require gradients
+            without = {} if model else {name: values[name].detach() for name in names}
             with torch.inference_mode(mode == INFERENCE):
                 results, _ = forward(self, {**values, **without})
         finally:
@@ -258,14 +303,23 @@ def in_mode(forward: Any, torch: Any) -> Any:
 
 
 def loading(load: Any, torch: Any, gap: float) -> Any:
-    """Return a method that makes parameters as the mode of the case says."""
+    """Return a method that makes parameters as the mode of the case says.
 
-    def moded(self: Any, *args: Any, **named: Any) -> Any:
-        values, mode = load(self, *args, **named), mode_of(self, "inputs")
+    Those of a model are the same objects from call to call, changed as by an optimizer, and every
+    second time they have a gradient.
+    """
+    made: dict[Any, Any] = {}
+
+    def moded(self: Any, entry: Any, *, reuse: bool = True) -> Any:
+        values, mode = load(self, entry, reuse=reuse), mode_of(self, "inputs")
         for name in self.manifest["parameters"] if mode in (IN_MODEL, GAPS) else ():
             each = values.get(name)
             if each is not None and mode == IN_MODEL:
-                values[name] = torch.nn.Parameter(each, requires_grad=self.autograd)
+                key = (name, each.shape, each.dtype) if reuse else len(made)
+                values[name] = made.setdefault(key, torch.nn.Parameter(each.clone()))
+                values[name].grad = torch.ones_like(each) if self.turn % 2 else None
+                with torch.no_grad():
+                    values[name].copy_(each)
             elif each is not None:
                 memory = each.new_full((2 * each.numel(),), gap)
                 values[name] = memory[::2].view(each.shape).copy_(each)
@@ -274,7 +328,7 @@ def loading(load: Any, torch: Any, gap: float) -> Any:
     return moded
 
 
-def preparing(method: Any) -> Any:
+def preparing(method: Any, torch: Any) -> Any:
     """Return a method that detaches the inputs that are to require no gradients.
 
     Data of a model are results of other operations; without gradients, a module evaluates.
@@ -284,14 +338,28 @@ def preparing(method: Any) -> Any:
         *modules, values = args
         changed = {name: values[name].detach() for name in self.frozen}
         if mode_of(self, "inputs") == IN_MODEL:
-            for name in self.manifest["data"]:
+            for name in self.frozen:
+                if name in self.manifest["parameters"]:
+                    changed[name] = torch.nn.Parameter(changed[name], requires_grad=False)
+            for name in self.manifest["data"] if self.autograd else ():
                 each = changed.get(name, values[name])
-                changed[name] = each.view_as(each)
+                changed[name] = produced(torch, each, mode_of(self, "producer"))
         for module in modules:
             module.train(self.autograd)
         return method(self, *modules, {**values, **changed})
 
     return prepared
+
+
+def produced(torch: Any, x: Any, producer: str) -> Any:
+    """Return x as the result of an operation, or of a view if that would change it."""
+    small = x.numel() * x.shape[-1] <= LARGEST_PRODUCT
+    matrix = x.dim() == 2 and x.is_contiguous() and x.storage_offset() == 0
+    if matrix and (small or producer != "linear"):
+        result = PRODUCERS[producer](torch, x)
+        if torch.equal(result, x):
+            return result
+    return x.view_as(x)
 
 
 def expanded(dy: Any, gap: float) -> Any:
@@ -353,7 +421,7 @@ def of_changed(backward: Any, torch: Any) -> Any:
 def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
     runner.torch = torch = import_torch()
-    replaced, running, settings = set[str](), set[str](), set[str]()
+    replaced, running, settings, gaps = set[str](), set[str](), set[str](), set[str]()
     read, list_threads, own = runner.read, threading.enumerate, str(Path(torch.__file__).parent)
 
     def checking(method: Any) -> Any:
@@ -363,6 +431,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
             before, set_before = list_threads(), settings_of(torch, read)
             result = method(*args, **named)
             settings.update(dict(set_before - settings_of(torch, read)))
+            gaps.update(overwritten_gaps(args[1], runner.GAP))
             started = [each for each in list_threads() if each not in before]
             running.update(each.name for each in started if not is_of_package(each, own))
             replaced.update(held.replaced())
@@ -371,7 +440,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
         return checked
 
     for name in ("call", "call_module"):
-        setattr(runner.Runner, name, preparing(getattr(runner.Runner, name)))
+        setattr(runner.Runner, name, preparing(getattr(runner.Runner, name), torch))
     runner.Runner.load = loading(runner.Runner.load, torch, runner.GAP)
     runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch))
     gradients = of_some(runner.Runner.backward, runner.GAP)
@@ -386,6 +455,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
         "replaced": sorted(replaced - BY_PYTORCH),
         "threads": sorted(running),
         "settings": sorted(settings),
+        "gaps": sorted(gaps),
         "norms": sorted(norms.called),
         "symbols": sorted(norms.symbols),
         "imports": sorted({*OTHER_NORMS} & {*sys.modules}),
