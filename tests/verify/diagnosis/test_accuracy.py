@@ -186,7 +186,24 @@ def test_kernel_that_is_wrong_at_some_sizes() -> None:
         return beta(case) if case.shape[1] in (12, 17) else expected(case).wide["y"]
 
     assert diagnosed(tv.LAYER_NORM, "float32", "y", kernel).cause == (
-        "where D is 12 or 17, beta is left out (matches y within 2 ulp; y is right elsewhere)"
+        "where D is 12 or 17, beta is left out "
+        "(matches y within 2 ulp; y is right in other ordinary cases)"
+    )
+
+
+def test_kernel_that_is_wrong_on_one_kind_of_input() -> None:
+    """It is wrong on hard rows, too, which are not compared: nothing is said about those."""
+    alone = tv.LAYER_NORM.hypotheses("y")["y is beta alone"]
+
+    def kernel(case: Case) -> Float64s:
+        beta = alone(case)
+        return np.where(np.abs(beta) > 100, beta, expected(case).wide["y"])
+
+    hard = tv.case("float32-beyond-65504-4x67")
+    assert shows_a_bug(hard, "y", kernel)
+    assert diagnosed(tv.LAYER_NORM, "float32", "y", kernel).cause == (
+        "where the input is as in float32-large-beta-4x67, y is beta alone "
+        "(matches y within 1 ulp; y is right in other ordinary cases)"
     )
 
 

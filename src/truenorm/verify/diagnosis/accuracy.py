@@ -241,19 +241,21 @@ def _times(factor: float, output: str, case: Case) -> Float64s:
     return factor * expected(case).wide[output]
 
 
-def sentence(output: str, chosen: Sequence[Candidate], sizes: str, place: str = "") -> str:
+def sentence(output: str, chosen: Sequence[Candidate], where: str, place: str = "") -> str:
     """Return the likely cause in words; a common beginning of several is written once.
 
-    `sizes` or `place` say where it is so, if it is not so everywhere.
+    `where` says at which sizes or on which input it is so, and `place` in which elements, if it is
+    not so everywhere. Only ordinary cases are known to be right at other sizes and on other input.
     """
     ulp = max(1, math.ceil(max(each.ulp for each in chosen)))
     first, *others = (with_subject(each.words, output) for each in chosen)
     start = _common_start([first, *others])
     cause = ", or ".join([first, *(each.removeprefix(start) for each in others)])
     match = f"matches {output} within {ulp} ulp"
-    if sizes or place:
-        where = f"where {sizes}" if sizes else f"in {place}"
-        return f"{where}, {cause} ({match}; {output} is right elsewhere)"
+    if where:
+        return f"where {where}, {cause} ({match}; {output} is right in other ordinary cases)"
+    if place:
+        return f"in {place}, {cause} ({match}; {output} is right elsewhere)"
     return f"{cause} ({match})"
 
 
