@@ -241,8 +241,10 @@ HONEST = {
 }
 """By name; PyTorch's own are in tests/pytorch."""
 TRUE_FINDINGS = {
-    # The mean of one lane has the error of a sum that is added one by one.
-    ("Welford one by one", "float32"): {("y", "growth"), ("dgamma", "growth")},
+    # Mean and squares of one lane have the error of a sum that is added one by one. The mean
+    # shifts xhat in y and dgamma. Squares of equal size are off by 209 u of 2^-24 at D = 16384:
+    # 1/sqrt(... + eps) is a factor of all three.
+    ("Welford one by one", "float32"): {("y", "growth"), ("dgamma", "growth"), ("dx", "growth")},
     # The product of gamma and dy, rounded to float16, overflows where dx does not.
     ("Llama", "float16"): {("dx", "finite")},
     ("T5", "float16"): {("dx", "finite")},
