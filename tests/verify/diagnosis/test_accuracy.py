@@ -191,6 +191,24 @@ def test_kernel_that_is_wrong_at_some_sizes() -> None:
     )
 
 
+def test_a_large_case_among_those_of_some_sizes() -> None:
+    """It is compared as well: a hypothesis that fits small cases alone is not named."""
+    hypotheses = tv.LAYER_NORM.hypotheses("y")
+
+    def kernel(case: Case) -> Float64s:
+        by_fours = hypotheses["beta is left out"](case)
+        return by_fours if case.shape[1] % 4 == 0 else expected(case).wide["y"]
+
+    small = evidence_of(tv.LAYER_NORM, "float32", "y", kernel)
+    large = tv.case("float32-row-limit-65600x4")
+    causes = [
+        diagnose([*small, Evidence(large, "y", result, correct=False)], hypotheses, by_size=True)
+        for result in (kernel(large), hypotheses["gamma is left out"](large))
+    ]
+    assert causes[0].cause.startswith("where D is a multiple of 4, beta is left out (matches y")
+    assert not causes[1].cause
+
+
 def test_kernel_that_is_wrong_on_one_kind_of_input() -> None:
     """It is wrong on hard rows, too, which are not compared: nothing is said about those."""
     alone = tv.LAYER_NORM.hypotheses("y")["y is beta alone"]

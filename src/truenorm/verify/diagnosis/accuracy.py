@@ -147,7 +147,7 @@ def _explain(
     families = {each.case.family for each in wrong}
     if not where and len(families) == 1 and families.isdisjoint(each.family for each in controls):
         where = f"the input is as in {wrong[0].case.name}"
-    if where and not is_large(wrong[-1]):
+    if where and not is_large(wrong[0]):  # small cases rule out most before large ones
         chosen = best(candidates(hypotheses.items(), wrong, power))
     return chosen, where
 
