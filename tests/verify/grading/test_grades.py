@@ -337,6 +337,8 @@ def test_special_rows_may_follow_from_plain_ones() -> None:
         ("layer_norm", "offset-1e4-4x67", "growth", 1.0, "keep the mean in a wider type"),
         ("layer_norm", "one-element-large-gamma", "growth", 1.1, "keep the mean in a wider type"),
         ("layer_norm", "normal-4x17", "growth", None, "add in blocks"),
+        ("layer_norm", "equal-magnitudes-1x16384", "growth", 1.0, "add in blocks"),
+        ("layer_norm", "equal-magnitudes-1x16384", "growth", 2.0, "offset, subtract the mean"),
         ("rms_norm", "normal-4x17", "growth", None, "add in blocks"),
         ("rms_norm", "normal-4x17", "ordinary", None, "run the reproducer"),
         ("layer_norm", "normal-4x17", "repeat", None, "sum in a fixed order"),

@@ -17,6 +17,8 @@ MANY_ROWS = 64
 """Rows from which the error of a sum over rows comes from adding them."""
 NO_DIGIT_LEFT = 0.1
 """Relative error of a one-pass variance from which it may be negative."""
+NO_OFFSET = 1.25
+"""Largest kappa of rows whose errors an offset hardly magnifies."""
 
 
 class Advice(NamedTuple):
@@ -79,6 +81,8 @@ ACCURACY_ADVICE = {
     ),
 }
 """By check of accuracy, or by the reason that the input and the slope suggest."""
+OF_OFFSETS = ("squares", "mean")
+"""Reasons that the slope suggests: they are about rows with an offset."""
 ADVICE = {
     "raised": Advice(
         "a caller with this input gets no result",
@@ -178,8 +182,21 @@ ADVICE = {
 
 def advice(symptom: Symptom, slope: float | None, cause: str) -> Advice:
     """Return why a symptom matters and what to try; a likely cause comes first."""
-    by_check = ADVICE.get(symptom.guard) or ACCURACY_ADVICE[_reason(symptom, slope)]
+    by_check = ADVICE.get(symptom.guard) or _accuracy_advice(symptom, slope)
     return by_check._replace(to_try=WITH_CAUSE) if cause else by_check
+
+
+def _accuracy_advice(symptom: Symptom, slope: float | None) -> Advice:
+    """Return the advice of a reason. One about an offset does not mend rows without it."""
+    reason = _reason(symptom, slope)
+    chosen = ACCURACY_ADVICE[reason]
+    if reason in OF_OFFSETS and largest_kappa(symptom.case) <= NO_OFFSET:
+        sums = ACCURACY_ADVICE["growth"]
+        return Advice(
+            f"{sums.matters}; {chosen.matters}",
+            f"{sums.to_try}; for rows with an offset, {chosen.to_try}",
+        )
+    return chosen
 
 
 def _reason(symptom: Symptom, slope: float | None) -> str:
