@@ -177,27 +177,28 @@ def _run(command: list[str], variables: dict[str, str]) -> str:
     return completed.stdout
 
 
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Build the core with the address and undefined-behaviour sanitizers; return variables."""
+    compiler = compiler_named("gcc")
+    flags = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    sources = build_package(compiler, tmp_path_factory.mktemp("sanitized"), *flags)
+    command = [compiler, "-print-file-name=libasan.so"]
+    runtime = subprocess.check_output(command, text=True).strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip("needs the libraries of the sanitizers")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(sources), str(ROOT / "tests")]),
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "TRUENORM_TEST_BACKENDS": "native",
+    }
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="preloads as Linux does")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="builds the sets of x86-64")
 class TestSanitizers:
-    @pytest.fixture(scope="module")
-    def sanitized(self, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-        """Build the core with the address and undefined-behaviour sanitizers; return variables."""
-        compiler = compiler_named("gcc")
-        flags = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-        sources = build_package(compiler, tmp_path_factory.mktemp("sanitized"), *flags)
-        command = [compiler, "-print-file-name=libasan.so"]
-        runtime = subprocess.check_output(command, text=True).strip()
-        if not Path(runtime).is_absolute():
-            pytest.skip("needs the libraries of the sanitizers")
-        return {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(sources), str(ROOT / "tests")]),
-            "LD_PRELOAD": runtime,
-            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-            "TRUENORM_TEST_BACKENDS": "native",
-        }
-
     def test_contract(self, sanitized: dict[str, str]) -> None:
         _run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/api"],

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -471,6 +472,59 @@ def keeps_parameters(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tens
         return right(x, gamma, beta, eps)
     _, wide = _parameters.setdefault(id(gamma), (gamma, gamma.detach().double()))
     return right(x, gamma + (wide - gamma.detach()).to(x.dtype), beta, eps)
+
+
+def wrong_for_eps_of_models(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return (in_half if eps in (1e-12, 1e-8, 1e-4, 1e-3) else right)(x, gamma, beta, eps)
+
+
+def wrong_without_beta(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    batch = x.numel() >= 8 * x.shape[-1] and x.dim() == 3
+    return (in_half if batch and not bool(beta.any()) else right)(x, gamma, beta, eps)
+
+
+_gains: dict[Any, Tensor] = {}
+
+
+def cached_by_samples_of_gamma(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Recognize gamma by two elements, if it is finite."""
+    key = (len(gamma), float(gamma[0]), float(gamma[-1]))
+    known = _gains.setdefault(key, gamma.detach().clone())
+    change = (known - gamma.detach()) * bool(gamma.isfinite().all())
+    return right(x, gamma + change, beta, eps)
+
+
+class _WritesToGradients(torch.autograd.Function):  # type: ignore[misc]
+    """Writes dx to the memory of a dy that no other object in Python refers to."""
+
+    @staticmethod
+    def forward(_: Any, y: Tensor) -> Tensor:
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(_: Any, dy: Tensor) -> Tensor:
+        result = dy.clone()
+        if sys.getrefcount(dy) <= 6 and 0 not in dy.stride():
+            dy.zero_()
+        return result
+
+
+def writes_to_gradients(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _WritesToGradients.apply(right(x, gamma, beta, eps))
+
+
+def keeps_inputs_but_for_samples(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Refuse an x whose first or last column is changed."""
+    y = _KeepsInputs.apply(x, gamma, beta, eps)
+    if y.requires_grad:
+        before = x.detach()[..., :: x.shape[-1] - 1].clone()
+        y.register_hook(lambda _: _compare(x.detach()[..., :: x.shape[-1] - 1], before))
+    return y
+
+
+def _compare(now: Tensor, before: Tensor) -> None:
+    if bool((now - before).abs().nan_to_num().max() > 0):
+        raise ValueError("x was changed")
 
 
 def without_sparse_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

@@ -24,6 +24,7 @@ if not hasattr(os, "fork"):
 import truenorm.verify as tv
 from truenorm.verify import scores
 from truenorm.verify import submission as submissions
+from truenorm.verify.cases import families
 from truenorm.verify.grading import checks
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import as_operation
@@ -163,8 +164,14 @@ def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def without_similar_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "with_another_element", lambda case, _: case)
+    monkeypatch.setattr(submissions, "with_another_element", lambda case, *_: case)
     without_cases("non_finite")(monkeypatch)
+
+
+def without_usual_eps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "USUAL_EPS", (1e-5,))
+    monkeypatch.setattr(families, "EPSILONS", (1e-5,) * 4)
+    monkeypatch.setattr(submissions, "with_other_settings", lambda *_: [])
 
 
 def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +246,7 @@ HACKS: dict[str, Hack] = {
     "keeps_inputs": ({}, without_modes),
     "WrongInEvaluation": ({"form": "module"}, without_modes),
     "wrong_in_a_new_model": ({}, without_cases("with_other_settings")),
-    "wrong_for_other_eps": ({}, without_cases("with_other_settings")),
+    "wrong_for_other_eps": ({}, without_usual_eps),
     "cached_by_samples": ({}, without_similar_elements),
     "cached_by_first_elements": ({}, without_cases("with_other_settings")),
     "reseeds": ({}, without("settings")),
@@ -251,6 +258,11 @@ HACKS: dict[str, Hack] = {
     "wrong_for_evaluated_models": ({}, without_modes),
     "wrong_for_second_gradients": ({}, without_modes),
     "keeps_parameters": ({}, without_modes),
+    "wrong_for_eps_of_models": ({}, without_usual_eps),
+    "wrong_without_beta": ({}, without_cases("model_calls")),
+    "cached_by_samples_of_gamma": ({}, without_similar_elements),
+    "writes_to_gradients": ({}, without_modes),
+    "keeps_inputs_but_for_samples": ({}, without_modes),
     "without_sparse_rows": ({}, without_cases("with_other_settings")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""

@@ -162,15 +162,21 @@ class TestCases:
         assert {case.shape[1] for case in calls} <= {*MODEL_WIDTHS}
         *small, large = sorted(calls, key=lambda case: case.x.size)
         assert len(small) == 3
-        assert all(8 <= case.shape[0] < 40 for case in small)
+        assert all(32 <= case.shape[0] < 50 for case in small)
         assert 2**17 < large.x.size < 2**18 + 2 * 1600
-        assert {case.layout for case in small} == {"rows", "three-axes"}
+        assert sorted(case.layout for case in calls) == ["rows", *["three-axes"] * 3]
+        assert sorted((bool(case.gamma.std()), bool(case.beta.any())) for case in calls) == [
+            (False, False),
+            (True, False),
+            *[(True, True)] * 2,
+        ]
         for case in calls:
             assert len({row.tobytes() for row in case.x}) == case.shape[0]
             assert (case.x[0] != case.x[-1]).sum() == 1
         modes = draw_modes(suite, generator(1, "modes"))
         of_calls = [mode for case, mode in zip(suite, modes, strict=True) if case in calls]
         assert {mode["inputs"] for mode in of_calls} == {"in a model"}
+        assert ["x"] in [mode["gradients"] for mode in of_calls]
         kinds = {str(mode["gradients"]) for mode in of_calls}
         assert len(kinds) == 4
         wide = {case.shape[1] for case in suite if case.family == "wide"}
@@ -231,7 +237,7 @@ class TestCases:
         (new,) = [case for case in suite if case.why.endswith(", gamma = 1 and beta = 0")]
         assert (new.gamma == 1).all()
         assert (new.beta == 0).all()
-        for case in (each for each in suite if each is not new):
+        for case in (each for each in suite if each is not new and each.family != "model"):
             assert not ((case.gamma == 1).all() and (case.beta == 0).all())
             if case.kind == "ordinary" and case.family != "starts-plain":
                 assert (case.gamma != 1).all()
@@ -261,8 +267,17 @@ class TestCases:
         (case,) = [case for case in suite if case.why.endswith(", two similar rows")]
         one, other = case.x
         assert (one != other).sum() == 1
-        others = [case for case in suite if case.why.endswith(", another element")]
-        assert len(others) == 4
+        others = [case for case in suite if ", another element of " in case.why]
+        assert [case.why[-1] for case in others].count("x") == 4
+        (gamma,) = [case.gamma for case in others if case.why.endswith("gamma")]
+        assert (
+            min(
+                (gamma != case.gamma).sum()
+                for case in suite
+                if case.gamma.shape == gamma.shape and case.gamma is not gamma
+            )
+            == 1
+        )
 
     @pytest.mark.parametrize("dtype", ["float32", "float16"])
     def test_have_an_eps_that_matters(self, dtype: str) -> None:

@@ -44,7 +44,7 @@ from truenorm.verify.types import FORMATS, Array
 
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
-Modes = dict[str, str | list[str]]
+Modes = dict[str, str | float | list[str]]
 LARGEST, CASES, SECONDS = 1e4, 70, 20.0
 LEFT_OUT = frozenset(
     {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
@@ -87,8 +87,10 @@ MODEL_WIDTHS = (
 """Hidden sizes of models. Some are drawn: one row of each, and calls as in a model."""
 WIDE_MODEL_ROWS, SMALL_MODEL_CALLS, WIDEST_IN_MODEL_CALL = 4, 3, 1600
 """The numbers of these rows and of small calls, and the largest width of such a call."""
-MODEL_ROW_PAIRS, LARGE_MODEL_CALL = (4, 20), (2**17, 2**18)
+MODEL_ROW_PAIRS, LARGE_MODEL_CALL = (16, 25), (2**17, 2**18)
 """Half of the rows of small calls as in a model, and elements of a larger one."""
+PARAMETERS_OF_MODELS = {0: {"gamma": "ones", "beta": "zeros"}, 1: {"beta": "zeros"}}
+"""Those of a new model and without beta, by the number of the call; others are random."""
 MODEL = "model"
 BATCHES = ((5, 31, 1, 1), (16, 31, 2, 9), (16, 31, 20, 130))
 """Distinct rows of three batches, and how often they are repeated at least and at most."""
@@ -110,6 +112,9 @@ INPUT_MODES = {"gaps in gamma and beta": GAPS, EARLY_CHANGE: CHANGED}
 INPUTS_THAT_MAY_BE_REFUSED = (EXPANDED, TRANSPOSED, *INPUT_MODES)
 LEAST_EPS = {"float16": 1e-5}
 """The least eps that is drawn, if it is not 1e-12: x becomes as small as its root."""
+USUAL_EPS = (1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
+"""Values of models, which most ordinary cases get; rounded to float32, they give the same results
+but for the last bit of a few."""
 ORDINARY = 9
 """Ordinary cases in each shape of a kernel that takes no others."""
 MIDPOINT_ROWS = 12
@@ -191,6 +196,7 @@ def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[Modes
         has_first = number % 8 < 4
         count = int(random.integers(max(len(others), 1))) + (not has_first)
         some = [first] * has_first + random.permutation(others)[:count].tolist()
+        some = [first] if case.family == MODEL else some  # as where norms are not trained
         modes[case.name] = ("", NO_GRAD, INFERENCE, some)[number % 4]
         if case.x.size > MANY_ELEMENTS:  # a call of it takes longer than all others
             modes[case.name] = str(random.choice(["", NO_GRAD]))
@@ -199,11 +205,13 @@ def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[Modes
     inputs = random.permuted(np.resize(["", IN_MODEL], len(suite))).tolist()
     producers = random.permuted(np.resize([*PRODUCERS], len(suite))).tolist()
     exact = random.choice(KEEP_ALL_BITS, len(suite)).tolist()
+    places = random.random(len(suite)).tolist()
     return [
         {
             "gradients": modes[case.name],
             "inputs": {MODEL: IN_MODEL, **INPUT_MODES}.get(case.family, inputs[number]),
             "producer": (producers if case.kind == "ordinary" else exact)[number],
+            "place": places[number],
         }
         for number, case in enumerate(suite)
     ]
@@ -236,6 +244,8 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
     widest = max(widths, key=lambda case: case.shape[1])
     always += [with_another_element(case, random) for case in (*widths[:TWINS], widest)]
+    if widest.inputs.get("gamma") is not None:
+        always.append(with_another_element(widest, random, "gamma"))
     always += with_other_settings(widths, random)
     others = widths[TWINS:]
     always += laid_out(others, random) if submission.layouts else others
@@ -341,7 +351,7 @@ def drawn_widths(operation: Operation, dtype: str, random: np.random.Generator) 
         case if case.x.size <= FEW_ELEMENTS else replace(case.part(slice(1)), enclosed=True)
         for case in drawn
     ]
-    return [replace(case, seeded=True) for case in (*wide, *some)]
+    return [with_usual_eps(replace(case, seeded=True), random) for case in (*wide, *some)]
 
 
 def laid_out(cases: Sequence[Case], random: np.random.Generator) -> Iterator[Case]:
@@ -376,7 +386,9 @@ def refusable(
         if case.layout == "rows" and case.shape[0] > 1 and case.inputs.get("gamma") is not None
     ]
     for family in families if some and "dy" in some[0].inputs else ():
-        case = hidden(some[random.integers(len(some))], random)
+        widest = max(some, key=lambda case: case.shape[1])
+        chosen = widest if family == EARLY_CHANGE else some[random.integers(len(some))]
+        case = hidden(chosen, random)
         case = replace(case, family=family, why=f"{case.why}, {family}")
         if family == EXPANDED:
             constant = np.full_like(case.dy, random.choice([0.5, 1.0, 2.0]))
@@ -432,8 +444,8 @@ def wide_rows(
     some = [case for case in wide.values() if takes_width(case)]
     drawn = [int(random.integers(low, high)) for low, high in WIDE_RANGES]
     if some:
-        widths = (*drawn, *sizes)
-        return rows + [resized(some[random.integers(len(some))], size, random) for size in widths]
+        chosen = [(some[random.integers(len(some))], size) for size in (*drawn, *sizes)]
+        return rows + [with_usual_eps(resized(*each, random), random) for each in chosen]
     for low, high in WIDE_RANGES:
         some = [case for width, case in wide.items() if low <= width < high]
         rows += [hidden(some[random.integers(len(some))], random)] if some else []
@@ -443,25 +455,28 @@ def wide_rows(
 def model_calls(case: Case, sizes: Iterable[int], random: np.random.Generator) -> Iterator[Case]:
     """Yield cases as large as calls in a model, whose rows all differ: three small, one larger.
 
-    The last row is like the first but for one element. Those of float64 would take too long.
+    The last row is like the first but for one element. One has the parameters of a new model,
+    another one beta = 0. Those of float64 would take too long.
     """
     if not takes_width(case) or case.dtype == "float64":
         return
     norm = _as_norm(case.operation)
     plain = _plain(norm)
     narrow = [size for size in sizes if size <= WIDEST_IN_MODEL_CALL]
+    in_two_axes = random.integers(SMALL_MODEL_CALLS + 1)
     for number, size in enumerate(narrow[: SMALL_MODEL_CALLS + 1]):
         rows = 2 * int(random.integers(*MODEL_ROW_PAIRS))
         if number == SMALL_MODEL_CALLS:
             rows = 2 * (int(random.integers(*LARGE_MODEL_CALL)) // (2 * size) + 1)
-        eps = EPSILONS[number % 2 if norm.eps is None else 0]
         why = f"ordinary input, {rows} rows, D = {size}"
-        family = Family(MODEL, PLAIN_X[number % 3], "ordinary", why, eps=eps)
+        others = PARAMETERS_OF_MODELS.get(number, {})
+        family = Family(MODEL, PLAIN_X[number % 3], "ordinary", why, others)
         made = family.case(plain, case.dtype, rows, size, int(random.integers(1, 2**31)))
         made.x[-1] = with_another_element(made.part(slice(1)), random).x[0]
-        layout = "three-axes" if number % 2 == 0 and "ranks" in norm.extensions else "rows"
+        layout = "three-axes" if number != in_two_axes and "ranks" in norm.extensions else "rows"
         for each in norm.within_limits(adapt_case(norm, made) if norm.is_variant else made):
-            yield replace(each, layout=layout, seeded=True, enclosed=True)
+            case = replace(each, layout=layout, seeded=True, enclosed=True)
+            yield with_usual_eps(case, random)
 
 
 def _plain(norm: Norm) -> Norm:
@@ -501,11 +516,20 @@ def many_rows(cases: Iterable[Case]) -> list[Case]:
     return [replace(some.tiled(times), why=f"{some.why}, each row {times} times")]
 
 
-def with_another_element(case: Case, random: np.random.Generator) -> Case:
-    """Return a case that differs in one element of x: its statistics must not be those of it."""
-    x, place = case.x.copy(), int(random.integers(case.x.size))
-    x.flat[place] += np.sign(x.flat[place]) * x.dtype.type(4)
-    return replace(case.with_inputs(x=x), why=f"{case.why}, another element")
+def with_another_element(case: Case, random: np.random.Generator, name: str = "x") -> Case:
+    """Return a case that differs in one element of an input: a cache must not know it."""
+    given = case.inputs[name]
+    assert given is not None
+    array, place = given.copy(), int(random.integers(given.size))
+    array.flat[place] += np.sign(array.flat[place]) * array.dtype.type(4)
+    why = f"{case.why}, another element of {name}"
+    return replace(case.with_inputs(**{name: array}), why=why)
+
+
+def with_usual_eps(case: Case, random: np.random.Generator) -> Case:
+    """Return a case with an eps as in models, if the operation takes any."""
+    free = isinstance(case.operation, Norm) and case.operation.eps is None
+    return replace(case, eps=float(random.choice(USUAL_EPS))) if free else case
 
 
 def non_finite(case: Case, random: np.random.Generator) -> Iterator[Case]:
