@@ -1,7 +1,9 @@
 """Noise, projections, central differences, complex steps and the jet method."""
 
+import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -13,8 +15,10 @@ from gradient_check import pairs
 from gradient_check.pairs import FAIL, PAIRS, PASS, Array, data, demand, tanh_backward
 from truenorm.gradient_check.noise import (
     CLOSE,
+    DISTANCES,
     LINES,
     NearbyLines,
+    NoiseEstimator,
     least_step,
     noise_on_lines,
     spread_of,
@@ -99,12 +103,48 @@ class TestNearbyLines:
         first, second = (nearby.point(line, 1, self.INPUTS)[0] for line in (0, 1))
         assert (first != second).any()
 
+    def test_distances_have_their_own_points(self) -> None:
+        """The steps of the second input cannot shrink."""
+        moved = [
+            NearbyLines(self.INPUTS, distance, move_zeros=False).point(0, 1, self.INPUTS)[1]
+            for distance in DISTANCES
+        ]
+        for first, second in itertools.combinations(moved, 2):
+            assert (first != second).any()
+
     def test_complex_points_keep_their_imaginary_part(self) -> None:
         moved = NearbyLines(self.INPUTS, CLOSE, move_zeros=False).point(
             1, 2, [x + 1e-30j for x in self.INPUTS]
         )
         for point in moved:
             assert (point.imag == 1e-30).all()
+
+
+class TestNoiseEstimator:
+    @pytest.mark.parametrize("units", [1, 2, 4, 8, 12, 16, 24, 64])
+    def test_covers_the_rounding_error_of_a_mean(self, units: int) -> None:
+        """Nearby points are `units` apart; a unit is two last places of 1e8."""
+        for seed in range(5):
+            x = data((2, 16), seed=seed)[0]
+            x = 1e8 + x * (units * 2 * np.spacing(1e8) / CLOSE / spread_of(x))
+            exact = [float(sum(map(Fraction, row)) / 16 - 10**8) for row in x.tolist()]
+            error = np.abs(x.mean(axis=-1) - 1e8 - exact)
+            bound = NoiseEstimator([x]).noise(
+                lambda inputs: inputs[0].mean(axis=-1) - 1e8, [x], 0.0, np.zeros(2)
+            )[0]
+            assert (error <= bound).all()
+
+    def test_errors_that_are_the_same_at_the_largest_distance(self) -> None:
+        random = np.random.default_rng(0)
+
+        def function(inputs: list[Array]) -> float:
+            x = float(inputs[0])
+            is_near = 0 < abs(x - 1) < CLOSE / 4
+            return x + 1e-9 * random.standard_normal() * is_near
+
+        x = [np.array(1.0)]
+        assert NoiseEstimator(x).noise(function, x, 0.0, 1e-6).coarse <= 1e-14
+        assert 5e-10 <= NoiseEstimator(x).noise(function, x, 0.0, 1e-6).bound <= 5e-8
 
 
 def cube_backward(dy: Array, x: Array) -> Array:

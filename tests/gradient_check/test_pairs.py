@@ -456,7 +456,7 @@ METHODS_AND_ROWS = [
     # The default run has the first seed only.
     pytest.param(method, *each, marks=pytest.mark.slow if each[1] else ())
     for method in ("complex", "central")
-    for each in DRAWN
+    for each in [*DRAWN, *(((1, 16), seed) for seed in range(2, 9))]
 ]
 
 

@@ -28,7 +28,9 @@ SMALLEST_DISTANCES = tuple(DISTANCES[-1] * 32.0**-k for k in range(1, 5))
 """For functions that are curved even at the last of these distances, as sin(1e6*x) is."""
 MIN_SHARE_MOVING = 0.9
 MIN_ULPS = (16, 48)
-"""Steps of one unit in the last place after the other would hide rounding errors."""
+FEW_ULPS = (1, 4)
+"""Ranges of the smallest steps, in units; the second is for inputs without room for the first. The
+steps of elements must differ: if all are 16 units, the rounding error of a sum may not change."""
 SHRINKAGE = 16.0
 """High differences of a curved function shrink by more than this from a distance to the next."""
 
@@ -168,7 +170,9 @@ class NearbyLines:
     """
 
     def __init__(self, inputs: Sequence[Array], distance: float, *, move_zeros: bool) -> None:
-        random = np.random.default_rng(0)
+        # Each distance has its own directions: if steps have no room to shrink, the same points
+        # would confirm themselves.
+        random = np.random.default_rng(round(-math.log2(distance)))
         self._steps = [
             [
                 _exact_steps(value, distance, random, move_zeros)
@@ -207,8 +211,9 @@ class NoiseEstimator:
 
         Curvature looks like noise among distant points, but shrinks with their distance; noise
         does not. At least two distances must show that: at a single one, all rounding errors may
-        happen to be the same. Noise up to `negligible` is not measured more closely. Noise above
-        `suspicious` is measured most closely, since rounding errors are rarely so large.
+        happen to be the same, also at the largest. Noise up to `negligible` is not measured more
+        closely. Noise above `suspicious` is measured most closely, since rounding errors are
+        rarely so large.
         """
 
         def noise_at(distance: float, must_move: bool = False) -> NDArray[np.float64]:
@@ -225,7 +230,7 @@ class NoiseEstimator:
         if (coarse <= negligible).all():
             return Noise(coarse, coarse == 0, coarse)
         finer = [noise_at(distance) for distance in DISTANCES[1:]]
-        bound = _without_curvature(coarse, finer)
+        bound = _without_curvature(np.maximum.reduce([coarse, *finer]), finer)
         if not (bound <= suspicious).all():
             finest = [noise_at(distance, must_move=True) for distance in SMALLEST_DISTANCES]
             bound = _without_curvature(bound, finest)
@@ -259,6 +264,9 @@ def _exact_steps(
     unit = 2 * np.spacing(moved.astype(values.dtype)).astype(np.float64)
     room = np.minimum(moved, spread)
     target = distance * room * random.uniform(0.5, 1.5, size.shape)
-    least = np.clip(CLOSE * room / unit, 1.0, random.integers(*MIN_ULPS, size.shape))
+    share = np.minimum(CLOSE * room / unit / MIN_ULPS[1], 1.0)
+    least = np.maximum(
+        share * random.integers(*MIN_ULPS, size.shape), random.integers(*FEW_ULPS, size.shape)
+    )
     steps = unit * np.rint(np.maximum(least, target / unit))
     return np.where((size == 0) & (not move_zeros), 0.0, steps)
