@@ -118,8 +118,8 @@ def rows_of(suite: list[Case]) -> set[bytes]:
 class TestCases:
     def test_are_drawn_by_the_seed(self, suite: list[Case]) -> None:
         again, other = draw_suite(submission(seed=1)), draw_suite(submission(seed=2))
-        assert len(suite) == 70
-        assert [each.name for each in suite] == [f"float32-{k}" for k in range(70)]
+        assert len(suite) == 62
+        assert [each.name for each in suite] == [f"float32-{k}" for k in range(62)]
         for one, same in zip(suite, again, strict=True):
             for name in ("x", "gamma", "beta", "dy"):
                 assert getattr(one, name).tobytes() == getattr(same, name).tobytes()
@@ -130,7 +130,7 @@ class TestCases:
     def test_some_have_a_twin(self, suite: list[Case]) -> None:
         """A cache by shape gives a wrong result for one of them."""
         shapes = [case.shape for case in suite if case.kind == "ordinary"]
-        assert sum(shapes.count(shape) > 1 for shape in shapes if shape != (4, 67)) >= 6
+        assert sum(shapes.count(shape) > 1 for shape in shapes if shape != (4, 67)) >= 4
 
     def test_have_all_layouts(self, suite: list[Case]) -> None:
         layouts = [case.layout for case in suite if case.family == "layouts"]
@@ -162,8 +162,8 @@ class TestCases:
         assert {case.shape[1] for case in calls} <= {*MODEL_WIDTHS}
         *small, large = sorted(calls, key=lambda case: case.x.size)
         assert len(small) == 3
-        assert all(32 <= case.shape[0] < 50 for case in small)
-        assert 2**17 < large.x.size < 2**18 + 2 * 1600
+        assert all(32 <= case.shape[0] < 42 for case in small)
+        assert 2**17 < large.x.size < 150_000
         assert sorted(case.layout for case in calls) == ["rows", *["three-axes"] * 3]
         assert sorted((bool(case.gamma.std()), bool(case.beta.any())) for case in calls) == [
             (False, False),
@@ -180,7 +180,7 @@ class TestCases:
         kinds = {str(mode["gradients"]) for mode in of_calls}
         assert len(kinds) == 4
         wide = {case.shape[1] for case in suite if case.family == "wide"}
-        assert len(wide & {*MODEL_WIDTHS}) >= 4
+        assert len(wide & {*MODEL_WIDTHS}) >= 2
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
     def test_answers_of_large_calls_are_enclosed(self, dtype: str) -> None:
@@ -200,8 +200,8 @@ class TestCases:
         counts = [
             case.shape[0] for case in suite if re.fullmatch(r"ordinary input, \d+ rows", case.why)
         ]
-        few, many, thousands = sorted(counts)
-        assert 5 <= few <= 30 < many < 300 < thousands < 4000
+        few, thousands = sorted(counts)
+        assert 10 <= few < 300 < thousands < 4000
 
     def test_a_layout_may_be_refused(self, suite: list[Case]) -> None:
         names = {case.layout: case.name for case in suite if case.family in ("layouts", "wide")}
@@ -268,7 +268,7 @@ class TestCases:
         one, other = case.x
         assert (one != other).sum() == 1
         others = [case for case in suite if ", another element of " in case.why]
-        assert [case.why[-1] for case in others].count("x") == 4
+        assert [case.why[-1] for case in others].count("x") == 3
         (gamma,) = [case.gamma for case in others if case.why.endswith("gamma")]
         assert (
             min(
@@ -348,7 +348,7 @@ class TestShapes:
     def test_every_call_has_the_shape(self, operation: str) -> None:
         shape = SHAPES[operation]
         suite = draw_suite(submission(operation, seed=1, shapes=(shape,)))
-        assert 40 <= len(suite) <= 70
+        assert 40 <= len(suite) <= 62
         kinds = {case.kind for case in suite}
         assert kinds - {"sweep"} == {"ordinary", "hard", "special", "subnormal"}
         scope = {"dtypes": ["float32"], "level": "score", "also": [], "seed": 0}

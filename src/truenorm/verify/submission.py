@@ -45,7 +45,7 @@ from truenorm.verify.types import FORMATS, Array
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
 Modes = dict[str, str | float | list[str]]
-LARGEST, CASES, SECONDS = 1e4, 70, 20.0
+LARGEST, CASES, SECONDS = 1e4, 62, 20.0
 LEFT_OUT = frozenset(
     {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
 )
@@ -56,7 +56,7 @@ FEW_ELEMENTS = 1100
 """The same for a case of ordinary rows; a wider one has one row, whose answers are enclosed."""
 SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
 """Each seed draws three widths; ordinary cases are among the first ones."""
-TWINS = 3
+TWINS = 2
 """Ordinary cases that have another one of the same shape."""
 WIDE_RANGES = ((2048, 4096), (4096, 20_480), (20_480, 65_537))
 """One row of each range is drawn."""
@@ -85,15 +85,15 @@ MODEL_WIDTHS = (
     *(14_336, 16_384, 18_432),
 )
 """Hidden sizes of models. Some are drawn: one row of each, and calls as in a model."""
-WIDE_MODEL_ROWS, SMALL_MODEL_CALLS, WIDEST_IN_MODEL_CALL = 4, 3, 1600
+WIDE_MODEL_ROWS, SMALL_MODEL_CALLS, WIDEST_IN_MODEL_CALL = 2, 3, 1600
 """The numbers of these rows and of small calls, and the largest width of such a call."""
-MODEL_ROW_PAIRS, LARGE_MODEL_CALL = (16, 25), (2**17, 2**18)
+MODEL_ROW_PAIRS, LARGE_MODEL_CALL = (16, 21), (2**17, 2**17 + 2**14)
 """Half of the rows of small calls as in a model, and elements of a larger one."""
 PARAMETERS_OF_MODELS = {0: {"gamma": "ones", "beta": "zeros"}, 1: {"beta": "zeros"}}
 """Those of a new model and without beta, by the number of the call; others are random."""
 MODEL = "model"
-BATCHES = ((5, 31, 1, 1), (16, 31, 2, 9), (16, 31, 20, 130))
-"""Distinct rows of three batches, and how often they are repeated at least and at most."""
+BATCHES = ((5, 31, 2, 9), (16, 31, 20, 130))
+"""Distinct rows of two batches, and how often they are repeated at least and at most."""
 MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
 """One case has more elements, and rows of at least this width, which are repeated."""
 MAY_BE_REFUSED = {
@@ -497,7 +497,7 @@ def resized(case: Case, size: int, random: np.random.Generator) -> Case:
 
 
 def batches(cases: Iterable[Case], random: np.random.Generator) -> Iterator[Case]:
-    """Yield three batches of a number of rows that is drawn."""
+    """Yield two batches of a number of rows that is drawn."""
     for case in cases:
         for low, high, least, most in BATCHES:
             rows = case.part(slice(int(random.integers(low, high))))

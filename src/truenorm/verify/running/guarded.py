@@ -427,15 +427,19 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
     runner.torch = torch = import_torch()
     replaced, running, settings, gaps = set[str](), set[str](), set[str](), set[str]()
+    last: set[tuple[str, Any]] = set()  # settings after a call; those on import do not count
     read, list_threads, own = runner.read, threading.enumerate, str(Path(torch.__file__).parent)
 
     def checking(method: Any) -> Any:
         """Return a method after which threads, settings and replaced functions are looked at."""
 
         def checked(*args: Any, **named: Any) -> Any:
-            before, set_before = list_threads(), settings_of(torch, read)
+            nonlocal last
+            before, last = list_threads(), last or settings_of(torch, read)
             result = method(*args, **named)
-            settings.update(dict(set_before - settings_of(torch, read)))
+            now = settings_of(torch, read)
+            settings.update(dict(last - now))
+            last = now
             gaps.update(overwritten_gaps(args[1], runner.GAP))
             started = [each for each in list_threads() if each not in before]
             running.update(each.name for each in started if not is_of_package(each, own))
