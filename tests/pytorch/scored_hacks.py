@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import hashlib
+import importlib
 import os
 import signal
 import sys
@@ -528,6 +529,25 @@ def _compare(now: Tensor, before: Tensor) -> None:
         raise ValueError("x was changed")
 
 
+_versions: dict[int, Any] = {}
+
+
+def keeps_versions_of_parameters(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Convert a parameter again if it has another version."""
+    if not isinstance(gamma, torch.nn.Parameter):
+        return right(x, gamma, beta, eps)
+    known = _versions.get(id(gamma))
+    if known is None or known[1] != gamma._version:
+        known = _versions[id(gamma)] = gamma, gamma._version, gamma.detach().clone()
+    return right(x, gamma + (known[2] - gamma.detach()), beta, eps)
+
+
+def first_4096_columns(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for widths between two that a test usually has."""
+    between = 4096 < x.shape[-1] < 8192
+    return (in_half if between else right)(x, gamma, beta, eps)
+
+
 def without_sparse_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Take a dy that is 0 in the first and last column for 0."""
     y = right(x, gamma, beta, eps)
@@ -573,6 +593,12 @@ class WrongInEvaluation(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         return (right if self.training else in_half)(x, self.weight, self.bias, self.eps)
+
+
+def imports_decompositions(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be honest: import a module that compiles functions."""
+    importlib.import_module("torch._decomp.decompositions_for_jvp")
+    return right(x, gamma, beta, eps)
 
 
 @cache

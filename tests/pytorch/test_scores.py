@@ -263,6 +263,8 @@ HACKS: dict[str, Hack] = {
     "cached_by_samples_of_gamma": ({}, without_similar_elements),
     "writes_to_gradients": ({}, without_modes),
     "keeps_inputs_but_for_samples": ({}, without_modes),
+    "keeps_versions_of_parameters": ({}, without_modes),
+    "first_4096_columns": ({}, without_cases("wide_rows")),
     "without_sparse_rows": ({}, without_cases("with_other_settings")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""
@@ -317,6 +319,11 @@ def test_refused_layouts(folder: Path, server: Server) -> None:
     assert "It refuses x in the layout four-axes, which does not count." in result.reasons
 
 
+def test_modules_that_compile_may_be_imported(folder: Path, server: Server) -> None:
+    target = f"{folder / 'scored_hacks.py'}:imports_decompositions"
+    assert score_submission(submission(target, 1), server).value >= 0.8
+
+
 def test_refused_gradients(folder: Path, server: Server) -> None:
     target = f"{folder / 'scored_hacks.py'}:refuses_expanded_dy"
     result = score_submission(submission(target, 1), server)
@@ -366,7 +373,7 @@ class TestShapes:
         both = ((16, 1024), (2, 8, 96))
         result = score_submission(submission(target, 1, shapes=both), server)
         assert result.reasons[-1] == "Only x of the shape 16x1024 or 2x8x96 is judged."
-        assert (result.cases, result.value >= 0.8) == (96, True)
+        assert (result.cases, result.value >= 0.8) == (124, True)
         without = score_submission(submission(target, 1), server)
         assert without.value <= 0.1
         assert "is judged" not in without.reasons[-1]

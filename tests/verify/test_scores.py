@@ -148,8 +148,8 @@ class TestCases:
         for some in drawn:
             assert {4096, 8192} <= {*some}
             others = {*some} - {4096, 8192, *MODEL_WIDTHS}
-            between, middle, beyond = sorted(others)
-            assert 2048 <= between < 4096 <= middle < 20480 <= beyond <= 65536
+            between, usual, middle, beyond = sorted(others)
+            assert 2048 <= between < 4096 < usual < 8192 < middle < 20480 <= beyond <= 65536
         assert len({some[-1] for some in drawn}) == 5
         (large,) = [case for case in suite if case.x.size > 2**21]
         assert large.shape[0] > 1000

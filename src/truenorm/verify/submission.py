@@ -58,7 +58,7 @@ SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
 """Each seed draws three widths; ordinary cases are among the first ones."""
 TWINS = 2
 """Ordinary cases that have another one of the same shape."""
-WIDE_RANGES = ((2048, 4096), (4096, 20_480), (20_480, 65_537))
+WIDE_RANGES = ((2048, 4096), (4097, 8192), (8193, 20_480), (20_480, 65_537))
 """One row of each range is drawn."""
 ALWAYS_WIDE = (4096, 8192)
 MODEL_WIDTHS = (

@@ -84,6 +84,8 @@ NO_TORCH = 71  # exit code of a process that cannot import PyTorch
 def import_torch() -> Any:
     """Import PyTorch, or end the process."""
     try:
+        with contextlib.suppress(ImportError):  # it compiles functions that are replaced later
+            importlib.import_module("torch._decomp.decompositions_for_jvp")
         return importlib.import_module("torch")
     except ImportError as error:
         sys.stderr.write(f"{error}\n")
@@ -318,8 +320,7 @@ def loading(load: Any, torch: Any, gap: float) -> Any:
                 key = (name, each.shape, each.dtype) if reuse else len(made)
                 values[name] = made.setdefault(key, torch.nn.Parameter(each.clone()))
                 values[name].grad = torch.ones_like(each) if self.turn % 2 else None
-                with torch.no_grad():
-                    values[name].copy_(each)
+                values[name].data.copy_(each)  # which leaves no trace, other than an optimizer
             elif each is not None:
                 memory = each.new_full((2 * each.numel(),), gap)
                 values[name] = memory[::2].view(each.shape).copy_(each)
