@@ -159,8 +159,12 @@ def without_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "draw_modes", lambda suite, _: [usual] * len(suite))
 
 
-def without_cases(name: str) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda monkeypatch: monkeypatch.setattr(submissions, name, lambda *_: [])
+def without_cases(*names: str) -> Callable[[pytest.MonkeyPatch], None]:
+    def disable(monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in names:
+            monkeypatch.setattr(submissions, name, lambda *_: [])
+
+    return disable
 
 
 def without_similar_elements(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,14 +179,13 @@ def without_usual_eps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("model_calls", "wide_rows", "drawn_widths"):
-        draw = getattr(submissions, name)
-        monkeypatch.setattr(submissions, name, without_model_widths(draw))
-
-
-def without_model_widths(draw: Callable[..., Any]) -> Callable[..., list[Case]]:
+    draw: Callable[[Submission], list[Case]] = submissions.draw_suite
     widths = submissions.MODEL_WIDTHS
-    return lambda *args: [case for case in draw(*args) if case.shape[1] not in widths]
+
+    def others(submission: Submission) -> list[Case]:
+        return [case for case in draw(submission) if case.shape[1] not in widths]
+
+    monkeypatch.setattr(scores, "draw_suite", others)
 
 
 def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +234,7 @@ HACKS: dict[str, Hack] = {
     "first_columns": ({}, without_cases("wide_rows")),
     "in_a_gap_of_widths": ({}, without_cases("wide_rows")),
     "beyond_widths": ({}, without_cases("wide_rows")),
-    "in_a_gap_of_rows": ({}, without_cases("batches")),
+    "in_a_gap_of_rows": ({}, without_cases("batches", "model_calls")),
     "in_thousands_of_rows": ({}, without_cases("batches")),
     "without_strides": ({}, with_plain_layouts),
     "small_calls": ({}, without_cases("many_rows")),
@@ -245,10 +248,10 @@ HACKS: dict[str, Hack] = {
     "wrong_for_modules": ({}, without_modes),
     "keeps_inputs": ({}, without_modes),
     "WrongInEvaluation": ({"form": "module"}, without_modes),
-    "wrong_in_a_new_model": ({}, without_cases("with_other_settings")),
+    "wrong_in_a_new_model": ({}, without_cases("with_other_settings", "model_calls")),
     "wrong_for_other_eps": ({}, without_usual_eps),
     "cached_by_samples": ({}, without_similar_elements),
-    "cached_by_first_elements": ({}, without_cases("with_other_settings")),
+    "cached_by_first_elements": ({}, without_cases("with_other_settings", "model_calls")),
     "reseeds": ({}, without("settings")),
     "flushes_subnormals": ({}, without("settings")),
     "writes_to_gaps": ({}, without("gaps")),

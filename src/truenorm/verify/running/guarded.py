@@ -53,7 +53,7 @@ IN_MODEL, GAPS, CHANGED = "in a model", "gaps", "changed"
 inputs are changed before the backward pass."""
 SETTINGS = (
     *("get_default_dtype", "get_float32_matmul_precision", "get_num_threads", "is_grad_enabled"),
-    *("are_deterministic_algorithms_enabled", "is_inference_mode_enabled"),
+    *("are_deterministic_algorithms_enabled", "initial_seed", "is_inference_mode_enabled"),
 )
 """Functions of PyTorch that return settings, which a call must not change."""
 PRODUCERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -131,11 +131,10 @@ class HeldFunctions:
                     yield f"{owner}.{name}"
 
 
-def settings_of(torch: Any, read: Any) -> set[tuple[str, Any]]:
-    """Return settings of PyTorch and Python, and the state of random numbers."""
+def settings_of(torch: Any) -> set[tuple[str, Any]]:
+    """Return settings of PyTorch and Python."""
     settings = {(name.removeprefix("get_"), getattr(torch, name)()) for name in SETTINGS}
     return settings | {
-        ("rng_state", read(torch.get_rng_state())[2]),
         ("flush_denormal", bool(torch.full((), 1e-310, dtype=torch.float64) * 1 == 0)),
         ("gc", gc.isenabled()),
         ("switchinterval", sys.getswitchinterval()),
@@ -429,22 +428,22 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     runner.torch = torch = import_torch()
     replaced, running, settings, gaps = set[str](), set[str](), set[str](), set[str]()
     last: set[tuple[str, Any]] = set()  # settings after a call; those on import do not count
-    read, list_threads, own = runner.read, threading.enumerate, str(Path(torch.__file__).parent)
+    list_threads, own = threading.enumerate, str(Path(torch.__file__).parent)
 
     def checking(method: Any) -> Any:
         """Return a method after which threads, settings and replaced functions are looked at."""
 
         def checked(*args: Any, **named: Any) -> Any:
             nonlocal last
-            before, last = list_threads(), last or settings_of(torch, read)
+            before, last = list_threads(), last or settings_of(torch)
             result = method(*args, **named)
-            now = settings_of(torch, read)
+            replaced.update(held.replaced())  # before anything else may put them back
+            now = settings_of(torch)
             settings.update(dict(last - now))
             last = now
             gaps.update(overwritten_gaps(args[1], runner.GAP))
             started = [each for each in list_threads() if each not in before]
             running.update(each.name for each in started if not is_of_package(each, own))
-            replaced.update(held.replaced())
             return result
 
         return checked
