@@ -432,7 +432,8 @@ def cached_by_first_elements(x: Tensor, gamma: Tensor, beta: Tensor, eps: float)
     rows, results = x.reshape(-1, x.shape[-1]), y.reshape(-1, x.shape[-1])
     if rows.shape[0] != 2 or bool((rows[0, :4] != rows[1, :4]).any()):
         return y
-    return results[:1].expand(2, -1).clone().view(y.shape)
+    copied = results[:1].expand(2, -1).reshape(y.shape)
+    return y + (copied - y).detach()
 
 
 def wrong_for_model_widths(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
