@@ -247,6 +247,13 @@ def wrong_in_inference_mode(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) 
     return (in_half if torch.is_inference_mode_enabled() else right)(x, gamma, beta, eps)
 
 
+def _gradients(inputs: Any, eps: float, dy: Tensor) -> list[Tensor]:
+    x, gamma, beta = (each.detach().requires_grad_() for each in inputs)
+    with torch.enable_grad():
+        y = right(x, gamma, beta, eps)
+    return [*torch.autograd.grad(y, (x, gamma, beta), dy)]
+
+
 class _Shortened(torch.autograd.Function):  # type: ignore[misc]
     """Leaves out the means of the backward pass where `is_short` says so."""
 
@@ -258,12 +265,9 @@ class _Shortened(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(context: Any, dy: Tensor) -> Any:
-        x, gamma, beta = (each.detach().requires_grad_() for each in context.saved_tensors)
-        with torch.enable_grad():
-            y = right(x, gamma, beta, context.eps)
-        gradients = [*torch.autograd.grad(y, (x, gamma, beta), dy)]
+        gradients = _gradients(context.saved_tensors, context.eps, dy)
         if context.is_short(context.needs_input_grad[1:4], dy):
-            gradients[0] = dy * gamma.detach()
+            gradients[0] = dy * context.saved_tensors[1]
         return None, *gradients, None
 
 
@@ -399,10 +403,7 @@ class _KeepsInputs(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(context: Any, dy: Tensor) -> Any:
         given, eps = context.given
-        with torch.enable_grad():
-            x, gamma, beta = inputs = [each.detach().requires_grad_() for each in given]
-            y = right(x, gamma, beta, eps)
-        return *torch.autograd.grad(y, inputs, dy), None
+        return *_gradients(given, eps, dy), None
 
 
 def keeps_inputs(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

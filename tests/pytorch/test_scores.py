@@ -102,28 +102,32 @@ def public_cases() -> list[Case]:
     return [case for case in tv.cases("float32") if is_scored(case, 1e4)]
 
 
-def with_public_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "draw_suite", lambda _: public_cases())
+def with_suite(change: Callable[[list[Case]], list[Case]]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Score other cases than those that are drawn."""
+
+    def changed(submission: Submission) -> list[Case]:
+        return change(submissions.draw_suite(submission))
+
+    return lambda monkeypatch: monkeypatch.setattr(scores, "draw_suite", changed)
 
 
-def with_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    suite = [case for case in public_cases() if case.shape[1] in (64, 128, 256)]
-    monkeypatch.setattr(scores, "draw_suite", lambda _: suite)
-
-
-def with_plain_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw: Callable[[Submission], list[Case]] = submissions.draw_suite
-
-    def plain(submission: Submission) -> list[Case]:
-        return [
-            replace(
-                case.with_inputs(gamma=np.ones_like(case.gamma), beta=np.zeros_like(case.beta)),
-                eps=1e-5,
-            )
-            for case in draw(submission)
-        ]
-
-    monkeypatch.setattr(scores, "draw_suite", plain)
+with_public_cases = with_suite(lambda _: public_cases())
+with_powers_of_two = with_suite(
+    lambda _: [case for case in public_cases() if case.shape[1] in (64, 128, 256)]
+)
+with_plain_parameters = with_suite(
+    lambda suite: [
+        replace(
+            case.with_inputs(gamma=np.ones_like(case.gamma), beta=np.zeros_like(case.beta)),
+            eps=1e-5,
+        )
+        for case in suite
+    ]
+)
+without_models = with_suite(
+    lambda suite: [case for case in suite if case.shape[1] not in submissions.MODEL_WIDTHS]
+)
+with_plain_layouts = with_suite(lambda suite: [replace(case, layout="rows") for case in suite])
 
 
 def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,25 +180,6 @@ def without_usual_eps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submissions, "USUAL_EPS", (1e-5,))
     monkeypatch.setattr(families, "EPSILONS", (1e-5,) * 4)
     monkeypatch.setattr(submissions, "with_other_settings", lambda *_: [])
-
-
-def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw: Callable[[Submission], list[Case]] = submissions.draw_suite
-    widths = submissions.MODEL_WIDTHS
-
-    def others(submission: Submission) -> list[Case]:
-        return [case for case in draw(submission) if case.shape[1] not in widths]
-
-    monkeypatch.setattr(scores, "draw_suite", others)
-
-
-def with_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw: Callable[[Submission], list[Case]] = submissions.draw_suite
-
-    def plain(submission: Submission) -> list[Case]:
-        return [replace(case, layout="rows") for case in draw(submission)]
-
-    monkeypatch.setattr(scores, "draw_suite", plain)
 
 
 def with_plain_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

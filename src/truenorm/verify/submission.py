@@ -385,8 +385,10 @@ def refusable(
         for case in cases
         if case.layout == "rows" and case.shape[0] > 1 and case.inputs.get("gamma") is not None
     ]
-    for family in families if some and "dy" in some[0].inputs else ():
-        widest = max(some, key=lambda case: case.shape[1])
+    if not some or "dy" not in some[0].inputs:
+        return
+    widest = max(some, key=lambda case: case.shape[1])
+    for family in families:
         chosen = widest if family == EARLY_CHANGE else some[random.integers(len(some))]
         case = hidden(chosen, random)
         case = replace(case, family=family, why=f"{case.why}, {family}")

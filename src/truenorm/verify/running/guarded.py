@@ -145,12 +145,11 @@ def overwritten_gaps(values: dict[str, Any], gap: float) -> set[str]:
     """Return the names of tensors whose memory between their elements has other numbers."""
     found = set()
     for name, each in values.items():
-        if getattr(each, "storage_offset", None) and each.untyped_storage().nbytes():
-            memory = each.detach().new_empty(0).set_(each.untyped_storage())
-            if memory.numel() > each.numel():
-                others = memory.clone()
-                others.as_strided(each.shape, each.stride(), each.storage_offset()).fill_(gap)
-                found |= {name} if bool((others != gap).any()) else set()
+        # Most tensors fill their memory; this is asked after each call.
+        if hasattr(each, "untyped_storage") and each.untyped_storage().nbytes() > each.nbytes:
+            others = each.detach().new_empty(0).set_(each.untyped_storage()).clone()
+            others.as_strided(each.shape, each.stride(), each.storage_offset()).fill_(gap)
+            found |= {name} if bool((others != gap).any()) else set()
     return found
 
 
@@ -316,10 +315,15 @@ def loading(load: Any, torch: Any, gap: float) -> Any:
         for name in self.manifest["parameters"] if mode in (IN_MODEL, GAPS) else ():
             each = values.get(name)
             if each is not None and mode == IN_MODEL:
-                key = (name, each.shape, each.dtype) if reuse else len(made)
-                values[name] = made.setdefault(key, torch.nn.Parameter(each.clone()))
+                key = name, each.shape, each.dtype
+                if not reuse or key not in made:
+                    values[name] = torch.nn.Parameter(each.clone())
+                    if reuse:
+                        made[key] = values[name]
+                else:  # .data leaves no trace, other than an optimizer
+                    values[name] = made[key]
+                    values[name].data.copy_(each)
                 values[name].grad = torch.ones_like(each) if self.turn % 2 else None
-                values[name].data.copy_(each)  # which leaves no trace, other than an optimizer
             elif each is not None:
                 memory = each.new_full((2 * each.numel(),), gap)
                 values[name] = memory[::2].view(each.shape).copy_(each)
