@@ -9,6 +9,7 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify import judge
 from truenorm.verify.oracle import EXPECTED_BY_CASE
 from truenorm.verify.types import FORMATS, Array
 from verify.recorded import RIGHT_FORWARD
@@ -92,6 +93,7 @@ def test_options_of_another_type(
 
 
 def test_subject_without_backward() -> None:
+    EXPECTED_BY_CASE.clear()  # so that the first steps are those of the answers
     steps: list[tuple[int, int, str]] = []
     report = tv.verify(RIGHT_FORWARD, progress=lambda *step: steps.append(step))
     assert report.passed
@@ -127,6 +129,7 @@ def test_any_errstate_of_the_caller() -> None:
 
 def test_exact_answers_come_before_the_first_call() -> None:
     """A subject may set the processor to flush subnormal numbers to zero."""
+    EXPECTED_BY_CASE.clear()
     counts: list[int] = []
 
     def forward(x: Array, *_: object) -> Array:
@@ -135,3 +138,12 @@ def test_exact_answers_come_before_the_first_call() -> None:
 
     tv.verify(tv.Subject(forward))
     assert len(set(counts)) == 1
+
+
+def test_answers_of_earlier_runs_are_dropped_once_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judge, "MOST_ANSWERS", 10)
+    for dtype in ("float16", "float32"):
+        tv.verify(replace(RIGHT_FORWARD, dtypes=[dtype]))
+    assert {case.dtype for case in EXPECTED_BY_CASE} == {"float32"}

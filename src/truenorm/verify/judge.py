@@ -34,6 +34,7 @@ from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.grading.user_cases import run_user_case
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.oracle import (
+    EXPECTED_BY_CASE,
     Arrays,
     compute_exact,
     expected,
@@ -65,6 +66,8 @@ from truenorm.verify.user_cases import (
     load_data,
 )
 
+MOST_ANSWERS = 3000
+"""Answers of earlier runs in memory: those of all operations at the full level are gigabytes."""
 TASK_ELEMENTS = 2**13
 """Elements of x in the cases of a task: their exact answers take a second at most."""
 PENDING_TASKS = 4096
@@ -215,7 +218,11 @@ def judge_runner(
     subject, baseline = runner.subject, settings.baseline
     # Read it first: a malformed file must not waste a long run.
     known = None if baseline is None else read_baseline(Path(baseline))
+    if len(EXPECTED_BY_CASE) > MOST_ANSWERS:
+        EXPECTED_BY_CASE.clear()
     suite = [*scope(subject, settings.level, settings.seed), *settings.user_cases]
+    if not isinstance(runner, SubjectProcess):
+        hold_answers(suite, settings.progress)
     records = [*try_a_call(runner, suite), *collecting(suite, settings.progress)]
     grading = partial(
         grade_records,
@@ -428,17 +435,26 @@ def _user_cases(subject: Subject, options: SubjectOptions) -> list[Case]:
     ]
 
 
+def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
+    """Compute the exact answers that are not in memory yet.
+
+    This comes before the first call: a subject may set the processor to flush subnormal numbers
+    to zero.
+    """
+    tell = progress or (lambda *_: None)
+    for done, case in enumerate(suite):
+        if not is_user_case(case) and case not in EXPECTED_BY_CASE:
+            tell(done, 2 * len(suite), f"exact answers: {case.name}")
+            expected(case)
+
+
 def collect(
     runner: Runner, suite: Sequence[Case], progress: Progress | None = None
 ) -> list[Record]:
     """Run all calls of each case and return the records, up to where the subject is given up."""
+    hold_answers(suite, progress)
     steps = 2 * len(suite)
     tell = progress or (lambda *_: None)
-    # First: a subject may set the processor to flush subnormal numbers to zero.
-    for done, case in enumerate(suite):
-        if not is_user_case(case):
-            tell(done, steps, f"exact answers: {case.name}")
-            expected(case)
     records: list[Record] = []
     for done, case in enumerate(suite, start=len(suite)):
         tell(done, steps, case.name)
