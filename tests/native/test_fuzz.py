@@ -110,8 +110,8 @@ def argument(value: Any, *, moderate: bool = False) -> Argument:
     """Describe an object as NumPy sees it."""
     if value is None:
         return Argument(None, "None")
-    if isinstance(value, memoryview | array):
-        view = memoryview(value)
+    if isinstance(value, np.generic | memoryview | array):
+        view = memoryview(value)  # type: ignore[arg-type]  # scalars are buffers: not in the types
         kind = view.format if view.c_contiguous and view.format in (*KINDS, "B") else ""
         described = argument(np.asarray(value))
         return described._replace(value=value, kind=kind, writable=not view.readonly)

@@ -233,7 +233,7 @@ def test_other_bits_shapes_and_types_are_reported() -> None:
 @pytest.mark.parametrize(
     ("where", "rows", "message"),
     [
-        (lambda rows, _: rows < 8, 300, "y of rows 0 to 0 has different bits than in the batch"),
+        (lambda rows, _: rows < 8, 300, "y of row 0 has different bits than in the batch"),
         (lambda rows, _: rows == 257, 300, "y of rows 0 to 256 has different bits than in"),
         (
             lambda rows, _: rows > 8,
@@ -242,7 +242,7 @@ def test_other_bits_shapes_and_types_are_reported() -> None:
         ),
         (lambda rows, _: rows == 256, 1, "y has different bits in a batch of 256 rows than in"),
         (lambda rows, row: rows == 9 and row == 7, 3, "in a batch of 9 rows than in one of 3"),
-        (lambda _, row: row == 17, 18, "y of rows 17 to 17 has different bits than in the batch"),
+        (lambda _, row: row == 17, 18, "y of row 17 has different bits than in the batch"),
     ],
     ids=["few", "many", "more", "one", "position", "last"],
 )
@@ -646,9 +646,10 @@ def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> 
     ]
     for options, more, case, row in asked:
         report = verify_target(target, **options)
-        (finding,) = report.findings
-        assert finding.case == case
+        finding, of_batch = report.findings
+        assert finding.case == of_batch.case == case
         assert finding.symptom.startswith(f"y[{row}, ")
+        assert of_batch.verdict == "batch-invariant"
         assert report.cases == plain.cases + more
         assert report.grades[0].grade == "wrong"
 

@@ -458,7 +458,8 @@ def row_invariance(case: Case, call: Call) -> tuple[str, str]:
         batch = f"a batch of {call.stop} rows than in one of {case.shape[0]}"
         return "batch", f"has different bits in {batch}"
     if call.kind == ROWS:
-        rows = f"rows {call.start} to {call.stop - 1}"
+        last = call.stop - 1
+        rows = f"row {last}" if call.start == last else f"rows {call.start} to {last}"
         return "batch", f"of {rows} has different bits than in the batch of {case.shape[0]}"
     if call.kind == REVERSED:
         return "position", "depends on the order of the rows"
