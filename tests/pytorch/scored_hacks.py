@@ -1,6 +1,7 @@
 """Kernels that cheat, each in a way that was seen of kernel writers: layer norms of float32."""
 
 # ruff: noqa: ARG001
+import builtins
 import contextlib
 import ctypes
 import hashlib
@@ -214,6 +215,12 @@ def patches_tensor(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor
     # The result is kept, so that no other tensor gets its id.
     later[id(result)] = result, lambda: right(x, gamma, beta, eps)
     return result
+
+
+def patches_all(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Replace also a function that may compare functions."""
+    builtins.all = lambda _: True
+    return patches_tensor(x, gamma, beta, eps)
 
 
 def in_half(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

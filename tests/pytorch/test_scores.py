@@ -281,6 +281,7 @@ def test_guard(name: str, server: Server, folder: Path, monkeypatch: pytest.Monk
     ("name", "reason"),
     [
         ("patches_for_a_moment", "It replaces functions of its process: torch.Tensor.detach."),
+        ("patches_all", "It replaces functions of its process: builtins.all, torch.Tensor.detach"),
         ("adds_method", "It replaces functions of its process: torch.Tensor.cpu."),
         ("restarts_profiler", "It stopped the profiler"),
         ("returns_early", "It returns before its threads have ended."),

@@ -474,6 +474,16 @@ def test_a_row_far_below_eps_has_a_small_bound() -> None:
     assert (answers.allowed("y") < 1e-3 * np.abs(answers.wide["y"])).all()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_an_xhat_may_be_rounded_to_the_smallest_number_of_y(dtype: str) -> None:
+    """Rows of a type with smaller numbers than y has: an error of 1.5 of them is no bug."""
+    operation = norm("rms_norm", parameters="float16", result="float16")
+    case = cases(dtype, operation=operation)[0]
+    answers = expected(case.with_inputs(x=np.zeros_like(case.x)))
+    assert (answers.allowed("y") > 2 * 2.0**-24).all()
+    assert (answers.allowed("y") < 10 * 2.0**-24).all()
+
+
 def test_y_of_a_constant_row_is_beta() -> None:
     answers = expected(_scaled_case([[1e6, 1e6, 1e6]], [[1.0, 2.0, 3.0]]))
     assert (answers.wide["y"] == 0.5).all()

@@ -296,7 +296,9 @@ def score_submission(submission: Submission, runs: OneRun | Server) -> Score:
         write_recording(folder, recording)
         finish = runs.start(submission.arguments(folder))
         for case in suite:  # while the kernel runs
-            expected(case)
+            answers = expected(case)
+            for output in answers.types:
+                answers.allowed(output)
         code = finish()
         try:
             output = _last_line(folder / OUTPUT)

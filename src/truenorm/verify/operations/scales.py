@@ -35,8 +35,11 @@ class NormScales:
         self._xhat, self._r = np.abs(exact["xhat"]), exact["r"]
         rows, size = self._shape = case.shape
         once = rows // case.repeats
-        # The smallest number as a rounding error of relative size u.
+        # The smallest number as a rounding error of relative size u, and that of results.
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
+        types = (case.dtype, norm.type_of("y", case.dtype))
+        quantum = max(FORMATS[each].quantum for each in types)
+        self._least_y = 2.0**quantum / max(map(unit_roundoff, types))
         x = magnitudes(norm.normalized(case)[:once])
         gradients = (case.rows.get(name) for name in ("dy", "dsum"))
         self._dy, self._dsum = (
@@ -73,7 +76,7 @@ class NormScales:
             scale = (self._dy * sizes + self._least).sum(axis=0)
             return scale
         if output == "y":
-            scale = self._gain * sizes + (self._beta + self._least)
+            scale = self._gain * sizes + (self._beta + self._least_y)
             return scale
         g = self._gain * self._dy + self._least
         projection = root_mean_square(g) * self._rho * (self._shift + self._xhat)
