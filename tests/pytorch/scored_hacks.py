@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,11 @@ def wrong_for_transposed_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) 
     return _Shortened.apply(lambda _, dy: dy.stride(-1) > 1, x, gamma, beta, eps)
 
 
+def wrong_for_small_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for a loss that is a mean over many tokens."""
+    return _Shortened.apply(lambda _, dy: dy.abs().max() < 1e-6, x, gamma, beta, eps)
+
+
 def refuses_expanded_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Be honest: take a dy that is in memory as a whole."""
     y = right(x, gamma, beta, eps)
@@ -415,6 +421,60 @@ class _KeepsInputs(torch.autograd.Function):  # type: ignore[misc]
 
 def keeps_inputs(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     return _KeepsInputs.apply(x, gamma, beta, eps)
+
+
+class _KeepsY(torch.autograd.Function):  # type: ignore[misc]
+    """Computes gradients from y as it is in the backward pass."""
+
+    @staticmethod
+    def forward(context: Any, *args: Any) -> Tensor:
+        context.save_for_backward(*args[:3])
+        y = right(*args)
+        context.y, context.before, context.eps = y.detach(), y.clone(), args[3]
+        return y
+
+    @staticmethod
+    def backward(context: Any, dy: Tensor) -> Any:
+        change = context.y - context.before
+        return *_gradients(context.saved_tensors, context.eps, dy + change), None
+
+
+def keeps_y(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _KeepsY.apply(x, gamma, beta, eps)
+
+
+_watched = weakref.WeakSet[Any]()
+
+
+def _halve_second(parameter: Tensor) -> None:
+    if parameter.grad._version:
+        parameter.grad /= 2
+
+
+def halves_added_gradients(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong where gradients of batches are added."""
+    if isinstance(gamma, torch.nn.Parameter) and gamma.requires_grad and gamma not in _watched:
+        gamma.register_post_accumulate_grad_hook(_halve_second)
+        _watched.add(gamma)
+    return right(x, gamma, beta, eps)
+
+
+def without_gradients_of_zeros(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Never train a gamma that is 0."""
+    return right(x, torch.where(gamma == 0, 0.0, gamma), beta, eps)
+
+
+def without_padding(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Return zeros for rows of zeros."""
+    return torch.where((x == 0).all(-1, keepdim=True), 0.0, right(x, gamma, beta, eps))
+
+
+def clips(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Lose the large elements that models have in some columns."""
+    wide = x.double()
+    centred = wide - wide.mean(-1, keepdim=True)
+    scaled = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+    return (scaled.clamp(-30, 30) * gamma.double() + beta.double()).to(x.dtype)
 
 
 _statistics: dict[Any, Any] = {}
@@ -577,6 +637,15 @@ def writes_to_gaps(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor
         gap = torch.as_strided(x.detach(), (1,), (1,), x.storage_offset() + x.shape[1])
         gap.fill_(0)
     return right(x, gamma, beta, eps)
+
+
+def rounds_toward_zero(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Leave the processor with another rounding than it had."""
+    processor = ctypes.CDLL(None)
+    processor.fesetround(0)
+    y = right(x, gamma, beta, eps)
+    processor.fesetround(0xC00)  # FE_TOWARDZERO of x86-64
+    return y
 
 
 def reseeds(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

@@ -182,6 +182,11 @@ def without_usual_eps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submissions, "with_other_settings", lambda *_: [])
 
 
+def without_numbers_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("with_numbers_of_models", "with_outliers"):
+        monkeypatch.setattr(submissions, name, lambda case, *_: case)
+
+
 def with_plain_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     without_cases("refusable")(monkeypatch)
     with_plain_layouts(monkeypatch)
@@ -253,6 +258,13 @@ HACKS: dict[str, Hack] = {
     "keeps_inputs_but_for_samples": ({}, without_modes),
     "keeps_versions_of_parameters": ({}, without_modes),
     "first_4096_columns": ({}, without_cases("wide_rows")),
+    "rounds_toward_zero": ({}, without("settings")),
+    "keeps_y": ({}, without_modes),
+    "halves_added_gradients": ({}, without_modes),
+    "without_gradients_of_zeros": ({}, without_numbers_of_models),
+    "wrong_for_small_dy": ({}, without_numbers_of_models),
+    "without_padding": ({}, without_numbers_of_models),
+    "clips": ({}, without_numbers_of_models),
     "without_sparse_rows": ({}, without_cases("with_other_settings")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""

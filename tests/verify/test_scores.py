@@ -173,6 +173,8 @@ class TestCases:
         for case in calls:
             assert len({row.tobytes() for row in case.x}) == case.shape[0]
             assert (case.x[0] != case.x[-1]).sum() == 1
+        of_numbers = {case.why.rpartition(", ")[2] for case in calls}
+        assert of_numbers == {"a small dy", "some gamma are 0", "a row of zeros", "outliers"}
         modes = draw_modes(suite, generator(1, "modes"))
         of_calls = [mode for case, mode in zip(suite, modes, strict=True) if case in calls]
         assert {mode["inputs"] for mode in of_calls} == {"in a model"}

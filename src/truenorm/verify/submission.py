@@ -33,6 +33,7 @@ from truenorm.verify.operations.shapes import (
 from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.running.guarded import (
     CHANGED,
+    CHANGED_Y,
     GAPS,
     IN_MODEL,
     INFERENCE,
@@ -91,6 +92,10 @@ MODEL_ROW_PAIRS, LARGE_MODEL_CALL = (16, 21), (2**17, 2**17 + 2**14)
 """Half of the rows of small calls as in a model, and elements of a larger one."""
 PARAMETERS_OF_MODELS = {0: {"gamma": "ones", "beta": "zeros"}, 1: {"beta": "zeros"}}
 """Those of a new model and without beta, by the number of the call; others are random."""
+SMALL_DY = {"float16": 2.0**-7}
+"""The factor of a dy that is small, if it is not 2^-24: that of a mean over many tokens."""
+OUTLIER = 1000.0
+"""An element of some rows, in one column: as large as those of some models."""
 MODEL = "model"
 BATCHES = ((5, 31, 2, 9), (16, 31, 20, 130))
 """Distinct rows of two batches, and how often they are repeated at least and at most."""
@@ -107,8 +112,12 @@ ROWS_OF_AXES = {"swapped-axes": 4, "three-axes": 2, "four-axes": 2, "five-axes":
 EXPANDED, TRANSPOSED = "an expanded dy", "a transposed dy"
 """Families of two cases: their dy is one number in memory, or its columns are contiguous."""
 EARLY_CHANGE = "inputs that are changed before the backward pass"
-INPUT_MODES = {"gaps in gamma and beta": GAPS, EARLY_CHANGE: CHANGED}
-"""Families of two cases, and the modes of their inputs."""
+INPUT_MODES = {
+    "gaps in gamma and beta": GAPS,
+    EARLY_CHANGE: CHANGED,
+    "a y that is changed before the backward pass": CHANGED_Y,
+}
+"""Families of three cases, and the modes of their inputs."""
 INPUTS_THAT_MAY_BE_REFUSED = (EXPANDED, TRANSPOSED, *INPUT_MODES)
 LEAST_EPS = {"float16": 1e-5}
 """The least eps that is drawn, if it is not 1e-12: x becomes as small as its root."""
@@ -200,7 +209,7 @@ def draw_modes(suite: Sequence[Case], random: np.random.Generator) -> list[Modes
         modes[case.name] = ("", NO_GRAD, INFERENCE, some)[number % 4]
         if case.x.size > MANY_ELEMENTS:  # a call of it takes longer than all others
             modes[case.name] = str(random.choice(["", NO_GRAD]))
-        if INPUT_MODES.get(case.family) == CHANGED:
+        if INPUT_MODES.get(case.family) in (CHANGED, CHANGED_Y):
             modes[case.name] = ""
     inputs = random.permuted(np.resize(["", IN_MODEL], len(suite))).tolist()
     producers = random.permuted(np.resize([*PRODUCERS], len(suite))).tolist()
@@ -277,7 +286,8 @@ def draw_in(
         family = Family("normal", PLAIN_X[number % 3], "ordinary", "ordinary input", eps=eps)
         rows = divided.units * divided.distinct_rows(MANY_DISTINCT)
         case = family.case(plain, dtype, rows, divided.size, int(random.integers(1, 2**31)))
-        ordinary += in_shape(norm, shape, replace(case, seeded=True), most)
+        case = with_numbers_of_models(replace(case, seeded=True), number, random)
+        ordinary += in_shape(norm, shape, case, most)
     others = [
         case
         for case in _seeded(plain, dtype, random)
@@ -447,7 +457,8 @@ def wide_rows(
     drawn = [int(random.integers(low, high)) for low, high in WIDE_RANGES]
     if some:
         chosen = [(some[random.integers(len(some))], size) for size in (*drawn, *sizes)]
-        return rows + [with_usual_eps(resized(*each, random), random) for each in chosen]
+        rows += [with_usual_eps(resized(*each, random), random) for each in chosen]
+        return [with_outliers(row, random) if each % 2 else row for each, row in enumerate(rows)]
     for low, high in WIDE_RANGES:
         some = [case for width, case in wide.items() if low <= width < high]
         rows += [hidden(some[random.integers(len(some))], random)] if some else []
@@ -474,11 +485,39 @@ def model_calls(case: Case, sizes: Iterable[int], random: np.random.Generator) -
         others = PARAMETERS_OF_MODELS.get(number, {})
         family = Family(MODEL, PLAIN_X[number % 3], "ordinary", why, others)
         made = family.case(plain, case.dtype, rows, size, int(random.integers(1, 2**31)))
+        made = with_numbers_of_models(made, number, random)
         made.x[-1] = with_another_element(made.part(slice(1)), random).x[0]
         layout = "three-axes" if number != in_two_axes and "ranks" in norm.extensions else "rows"
         for each in norm.within_limits(adapt_case(norm, made) if norm.is_variant else made):
             case = replace(each, layout=layout, seeded=True, enclosed=True)
             yield with_usual_eps(case, random)
+
+
+def with_numbers_of_models(case: Case, number: int, random: np.random.Generator) -> Case:
+    """Return a case with a small dy, with zeros in gamma, with a row of zeros, or with outliers.
+
+    In float16, gradients of a row of zeros may be too large.
+    """
+    rows, size = case.shape
+    if number == 0 and "dy" in case.inputs:
+        factor = case.dy.dtype.type(SMALL_DY.get(case.dtype, 2.0**-24))
+        return replace(case.with_inputs(dy=case.dy * factor), why=f"{case.why}, a small dy")
+    if number == 1 and (gamma := case.inputs.get("gamma")) is not None:
+        kept = random.permutation(size) >= size // 4
+        made = case.with_inputs(gamma=gamma * kept.astype(gamma.dtype))
+        return replace(made, why=f"{case.why}, some gamma are 0")
+    if number == 2 and case.dtype != "float16" and rows > 2:
+        x = case.x.copy()
+        x[random.integers(1, rows - 1)] = 0  # the last row is like the first
+        return replace(case.with_inputs(x=x), why=f"{case.why}, a row of zeros")
+    return with_outliers(case, random) if number == 3 else case
+
+
+def with_outliers(case: Case, random: np.random.Generator) -> Case:
+    """Return a case with a large element in every eighth row, in one column."""
+    x = case.x.copy()
+    x[::8, random.integers(case.shape[1])] = random.choice([-OUTLIER, OUTLIER])
+    return replace(case.with_inputs(x=x), why=f"{case.why}, outliers")
 
 
 def _plain(norm: Norm) -> Norm:

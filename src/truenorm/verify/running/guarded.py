@@ -48,9 +48,9 @@ OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "trans
 """Packages that have norms."""
 NO_GRAD, INFERENCE = "no_grad", "inference_mode"
 """Modes of gradients; another one is a list of the inputs that require them."""
-IN_MODEL, GAPS, CHANGED = "in a model", "gaps", "changed"
+IN_MODEL, GAPS, CHANGED, CHANGED_Y = "in a model", "gaps", "changed", "changed y"
 """Modes of inputs: x is no leaf and gamma an ``nn.Parameter``; gamma and beta have gaps in memory;
-inputs are changed before the backward pass."""
+inputs or results are changed before the backward pass."""
 SETTINGS = (
     *("get_default_dtype", "get_float32_matmul_precision", "get_num_threads", "is_grad_enabled"),
     *("are_deterministic_algorithms_enabled", "initial_seed", "is_inference_mode_enabled"),
@@ -144,7 +144,9 @@ class HeldFunctions:
 def settings_of(torch: Any) -> set[tuple[str, Any]]:
     """Return settings of PyTorch and Python."""
     settings = {(name.removeprefix("get_"), getattr(torch, name)()) for name in SETTINGS}
+    most_of_an_ulp = 0.75 * sys.float_info.epsilon
     return settings | {
+        ("rounding", (1.0 + most_of_an_ulp, -1.0 - most_of_an_ulp)),
         ("flush_denormal", bool(torch.full((), 1e-310, dtype=torch.float64) * 1 == 0)),
         ("gc", gc.isenabled()),
         ("switchinterval", sys.getswitchinterval()),
@@ -388,10 +390,28 @@ def expanded(dy: Any, gap: float) -> Any:
     return memory[0].expand(dy.shape)
 
 
-def of_some(backward: Any, gap: float) -> Any:
+def added(runner: Any, torch: Any, values: dict[str, Any], saved: Any) -> dict[str, Any]:
+    """Return gradients that ``backward`` adds to zeros, as when batches are accumulated."""
+    (returned, inputs), manifest = saved, runner.manifest
+    some = [each for each in inputs if each is not None]
+    before = [each.grad for each in some]
+    for each in some:
+        each.grad = torch.zeros_like(each)
+    incoming = [values[name] for name in manifest["incoming"]]
+    pairs = zip(returned, incoming, strict=False)
+    ys, dys = zip(*[(y, dy.to(y.dtype)) for y, dy in pairs if y.requires_grad], strict=True)
+    torch.autograd.backward(ys, dys, retain_graph=True)
+    gradients = [each if each is None else each.grad for each in inputs]
+    for each, grad in zip(some, before, strict=True):
+        each.grad = grad
+    return dict(zip(manifest["gradients"], gradients, strict=True))
+
+
+def of_some(backward: Any, torch: Any, gap: float) -> Any:
     """Return a method that takes some gradients from a call where no others are required.
 
-    In a model, autograd itself passes gradients to the kernel: those of a view of its result.
+    In a model, autograd itself passes gradients to the kernel: those of a view of its result. And
+    gradients are added to those that inputs have.
     """
 
     def merged(self: Any, values: dict[str, Any], saved: Any) -> Any:
@@ -401,7 +421,9 @@ def of_some(backward: Any, gap: float) -> Any:
         whole, others = saved[:2], saved[2:]
         if self.autograd and mode_of(self, "inputs") == IN_MODEL:
             whole = [y if y is None else y.view_as(y) for y in whole[0]], whole[1]
-        gradients = backward(self, values, whole)
+            gradients = added(self, torch, values, whole)
+        else:
+            gradients = backward(self, values, whole)
         if others:
             partial, wanted = others
             differentiable = any(y is not None and y.requires_grad for y in partial[0])
@@ -414,15 +436,17 @@ def of_some(backward: Any, gap: float) -> Any:
 
 
 def of_changed(backward: Any, torch: Any) -> Any:
-    """Return a method during which inputs are changed, if the mode of the case says so.
+    """Return a method during which inputs or results are changed, as the mode of the case says.
 
     Autograd raises an exception if the kernel has saved them by ``save_for_backward``.
     """
 
     def moded(self: Any, values: dict[str, Any], saved: Any) -> Any:
-        if not self.autograd or mode_of(self, "inputs") != CHANGED:
+        mode = mode_of(self, "inputs")
+        if not self.autograd or mode not in (CHANGED, CHANGED_Y):
             return backward(self, values, saved)
-        given = [each for name in self.manifest["inputs"] if (each := values[name]) is not None]
+        every = saved[0] if mode == CHANGED_Y else map(values.get, self.manifest["inputs"])
+        given = [each for each in every if each is not None]
         with torch.no_grad():
             before = [each.clone() for each in given]
             for each in given:  # one column: a kernel that looks at a few sees nothing
@@ -466,7 +490,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
         setattr(runner.Runner, name, preparing(getattr(runner.Runner, name), torch))
     runner.Runner.load = loading(runner.Runner.load, torch, runner.GAP)
     runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch))
-    gradients = of_some(runner.Runner.backward, runner.GAP)
+    gradients = of_some(runner.Runner.backward, torch, runner.GAP)
     runner.Runner.backward = checking(of_changed(gradients, torch))
     dumps, write_text = json.dumps, Path.write_text
     norms = Norms(torch, torch.device(args.device).type)
