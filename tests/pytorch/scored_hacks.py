@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch  # type: ignore[import-not-found]
 from torch.nn import functional  # type: ignore[import-not-found]
 from torch.utils._python_dispatch import (  # type: ignore[import-not-found]
@@ -297,6 +298,11 @@ def wrong_for_small_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Te
     return _Shortened.apply(lambda _, dy: dy.abs().max() < 1e-6, x, gamma, beta, eps)
 
 
+def wrong_for_gaps_in_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be wrong for a slice of another gradient."""
+    return _Shortened.apply(lambda _, dy: dy.stride(0) > dy.shape[-1], x, gamma, beta, eps)
+
+
 def refuses_expanded_dy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Be honest: take a dy that is in memory as a whole."""
     y = right(x, gamma, beta, eps)
@@ -467,6 +473,23 @@ def without_gradients_of_zeros(x: Tensor, gamma: Tensor, beta: Tensor, eps: floa
 def without_padding(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Return zeros for rows of zeros."""
     return torch.where((x == 0).all(-1, keepdim=True), 0.0, right(x, gamma, beta, eps))
+
+
+def spreads_nan(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Lose all rows of a batch that has NaN in one."""
+    return right(x, gamma, beta, eps) + 0 * x.sum()
+
+
+def takes_offsets_for_constants(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Return beta for rows whose mean is much larger than their deviation."""
+    deviation, mean = torch.std_mean(x, -1, keepdim=True)
+    return torch.where(mean.abs() > 64 * deviation, beta, right(x, gamma, beta, eps))
+
+
+def wrong_for_one_token(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Take all rows for the first where each sequence has one token."""
+    one = x.dim() == 3 and x.shape[1] == 1
+    return right(x[:1].expand(x.shape) if one else x, gamma, beta, eps)
 
 
 def clips(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
@@ -646,6 +669,17 @@ def rounds_toward_zero(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Te
     y = right(x, gamma, beta, eps)
     processor.fesetround(0xC00)  # FE_TOWARDZERO of x86-64
     return y
+
+
+def sets_defaults(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Set what is already set here, and not in each program."""
+    torch.set_default_dtype(torch.float32)
+    return right(x, gamma, beta, eps)
+
+
+def reseeds_numpy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    np.random.seed(0)  # noqa: NPY002
+    return right(x, gamma, beta, eps)
 
 
 def reseeds(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:

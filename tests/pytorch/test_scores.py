@@ -187,6 +187,11 @@ def without_numbers_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(submissions, name, lambda case, *_: case)
 
 
+def with_grades_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows with a mean and rows beside NaN decide grades only."""
+    monkeypatch.setattr(scores, "counts_as_ordinary", lambda case: case.kind == "ordinary")
+
+
 def with_plain_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     without_cases("refusable")(monkeypatch)
     with_plain_layouts(monkeypatch)
@@ -265,6 +270,12 @@ HACKS: dict[str, Hack] = {
     "wrong_for_small_dy": ({}, without_numbers_of_models),
     "without_padding": ({}, without_numbers_of_models),
     "clips": ({}, without_numbers_of_models),
+    "spreads_nan": ({}, with_grades_alone),
+    "takes_offsets_for_constants": ({}, with_grades_alone),
+    "wrong_for_one_token": ({}, with_plain_layouts),
+    "wrong_for_gaps_in_dy": ({}, with_plain_gradients),
+    "sets_defaults": ({}, without("settings")),
+    "reseeds_numpy": ({}, without("settings")),
     "without_sparse_rows": ({}, without_cases("with_other_settings")),
 }
 """By name: the options of the score, and what disables the guard that sees it."""

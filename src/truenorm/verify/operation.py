@@ -54,6 +54,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "rows": lambda rows: rows,
     "one-axis": lambda rows: rows.reshape(-1),
     "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
+    "one-token": lambda rows: rows.reshape(-1, 1, rows.shape[1]),
     "four-axes": lambda rows: rows.reshape(2, 1, -1, rows.shape[1]),
     "five-axes": lambda rows: rows.reshape(1, 2, 1, -1, rows.shape[1]),
     "swapped-axes": lambda rows: _in_other_order(rows.reshape(2, -1, rows.shape[1])),

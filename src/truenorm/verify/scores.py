@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from truenorm.verify.grading.checks import PATIENCE, UNEXPLAINED, planned_calls
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.report import CaseResult, Report
 from truenorm.verify.harnesses import HarnessSubject
 from truenorm.verify.judge import collect
 from truenorm.verify.operation import Case, Domain, Operation
@@ -43,6 +43,7 @@ from truenorm.verify.submission import (
     INPUTS_THAT_MAY_BE_REFUSED,
     LARGEST,
     MAY_BE_REFUSED,
+    NON_FINITE,
     SECONDS,
     Form,
     Norms,
@@ -417,15 +418,21 @@ def points(report: Report, ordinary: float) -> float:
 def ordinary_share(suite: Iterable[Case], report: Report) -> float:
     """Return the share of results of ordinary cases that are right, but for their kappa.
 
-    A result that is missing is not right.
+    A result that is missing is not right. Rows with a mean count as well, and rows beside one with
+    NaN or infinity.
     """
     right = sum(
-        each.kind == "ordinary" and each.needs < UNEXPLAINED
+        counts_as_ordinary(each) and each.needs < UNEXPLAINED
         for each in (*report.results, *report.results_beyond)
     )
     outputs = [each.dtype for each in report.grades]
-    every = sum(outputs.count(case.dtype) for case in suite if case.kind == "ordinary")
+    every = sum(outputs.count(case.dtype) for case in suite if counts_as_ordinary(case))
     return right / every if every else 0.0
+
+
+def counts_as_ordinary(case: Case | CaseResult) -> bool:
+    """Return True for a case whose finite answers no honest kernel misses, but for their kappa."""
+    return case.kind in ("ordinary", "sweep") or case.family == NON_FINITE
 
 
 def _grades(report: Report) -> dict[str, dict[str, str]]:

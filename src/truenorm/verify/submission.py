@@ -7,7 +7,7 @@ everybody can see are permuted.
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Literal
 
@@ -46,7 +46,7 @@ from truenorm.verify.types import FORMATS, Array
 Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
 Modes = dict[str, str | float | list[str]]
-LARGEST, CASES, SECONDS = 1e4, 62, 20.0
+LARGEST, CASES, SECONDS = 1e4, 66, 20.0
 LEFT_OUT = frozenset(
     {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
 )
@@ -96,21 +96,26 @@ SMALL_DY = {"float16": 2.0**-7}
 """The factor of a dy that is small, if it is not 2^-24: that of a mean over many tokens."""
 OUTLIER = 1000.0
 """An element of some rows, in one column: as large as those of some models."""
-MODEL = "model"
+MODEL, NON_FINITE = "model", "non-finite"
 BATCHES = ((5, 31, 2, 9), (16, 31, 20, 130))
 """Distinct rows of two batches, and how often they are repeated at least and at most."""
 MANY_ELEMENTS, MANY_ROWS_WIDTH = 2**21, 256
 """One case has more elements, and rows of at least this width, which are repeated."""
 MAY_BE_REFUSED = {
-    **dict.fromkeys(("three-axes", "four-axes", "five-axes", "one-axis"), "ranks"),
+    **dict.fromkeys(("three-axes", "four-axes", "five-axes", "one-axis", "one-token"), "ranks"),
     **dict.fromkeys(("padded", "swapped-axes"), "padded-rows"),
     **dict.fromkeys(("strided", "transposed"), "strides"),
 }
 """Layouts of a few cases, and the extension that an operation has for them."""
-ROWS_OF_AXES = {"swapped-axes": 4, "three-axes": 2, "four-axes": 2, "five-axes": 2}
+ROWS_OF_AXES = {
+    "swapped-axes": 4,
+    **dict.fromkeys(("three-axes", "one-token", "four-axes", "five-axes"), 2),
+}
 """Those of more axes, and a divisor of the number of rows."""
-EXPANDED, TRANSPOSED = "an expanded dy", "a transposed dy"
-"""Families of two cases: their dy is one number in memory, or its columns are contiguous."""
+EXPANDED = "an expanded dy"
+"""The family of a case whose dy is one number in memory."""
+OTHER_GRADIENTS = {"a transposed dy": "transposed", "a dy with gaps": "padded"}
+"""Families of two cases, and the layouts of their dy."""
 EARLY_CHANGE = "inputs that are changed before the backward pass"
 INPUT_MODES = {
     "gaps in gamma and beta": GAPS,
@@ -118,7 +123,7 @@ INPUT_MODES = {
     "a y that is changed before the backward pass": CHANGED_Y,
 }
 """Families of three cases, and the modes of their inputs."""
-INPUTS_THAT_MAY_BE_REFUSED = (EXPANDED, TRANSPOSED, *INPUT_MODES)
+INPUTS_THAT_MAY_BE_REFUSED = (EXPANDED, *OTHER_GRADIENTS, *INPUT_MODES)
 LEAST_EPS = {"float16": 1e-5}
 """The least eps that is drawn, if it is not 1e-12: x becomes as small as its root."""
 USUAL_EPS = (1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
@@ -370,7 +375,7 @@ def laid_out(cases: Sequence[Case], random: np.random.Generator) -> Iterator[Cas
     left = [*ROWS_OF_AXES, *random.permutation(of_any_rows).tolist()]
     several = [case for case in cases if case.shape[0] > 1]
     missing = max(len(left) - len(several), 0)
-    for case in (*cases, *(hidden(each, random) for each in several[:missing])):
+    for case in (*cases, *(hidden(each, random) for each in islice(cycle(several), missing))):
         rows, known = case.shape[0], case.operation.extensions.keys() | {""}
         fitting = [each for each in left if rows % ROWS_OF_AXES.get(each, 2) == 0]
         layout = "one-axis" if rows == 1 else fitting[0] if fitting else "rows"
@@ -405,8 +410,8 @@ def refusable(
         if family == EXPANDED:
             constant = np.full_like(case.dy, random.choice([0.5, 1.0, 2.0]))
             case = case.with_inputs(dy=constant)
-        elif family == TRANSPOSED:
-            case = replace(case, gradient_layout="transposed")
+        elif family in OTHER_GRADIENTS:
+            case = replace(case, gradient_layout=OTHER_GRADIENTS[family])
         yield case
 
 
@@ -585,7 +590,7 @@ def non_finite(case: Case, random: np.random.Generator) -> Iterator[Case]:
         array.flat[place] = number
         why = f"an element of {name} is {number}"
         made = once.with_inputs(**{name: array})
-        yield replace(made, kind="special", family="non-finite", why=why).tiled(case.repeats)
+        yield replace(made, kind="special", family=NON_FINITE, why=why).tiled(case.repeats)
 
 
 def hidden(case: Case, random: np.random.Generator) -> Case:

@@ -54,8 +54,19 @@ inputs or results are changed before the backward pass."""
 SETTINGS = (
     *("get_default_dtype", "get_float32_matmul_precision", "get_num_threads", "is_grad_enabled"),
     *("are_deterministic_algorithms_enabled", "initial_seed", "is_inference_mode_enabled"),
+    "is_anomaly_enabled",
 )
 """Functions of PyTorch that return settings, which a call must not change."""
+SETTERS = {
+    "torch": (
+        *("manual_seed", "seed", "set_default_dtype", "set_default_device", "set_num_threads"),
+        *("set_flush_denormal", "set_float32_matmul_precision", "use_deterministic_algorithms"),
+        "set_anomaly_enabled",
+    ),
+    "numpy.random": ("seed", "set_state"),
+    "random": ("seed", "setstate"),
+}
+"""Functions that a call must not call: they may set what is already set."""
 PRODUCERS: dict[str, Callable[[Any, Any], Any]] = {
     "view": lambda _, x: x.view_as(x),
     "mul": lambda _, x: x * 1,
@@ -153,6 +164,28 @@ def settings_of(torch: Any) -> set[tuple[str, Any]]:
     }
 
 
+def noting(called: set[str], name: str, function: Any) -> Any:
+    """Return a function that notes its calls."""
+
+    def noted(*args: Any, **named: Any) -> Any:
+        called.add(name)
+        return function(*args, **named)
+
+    return noted
+
+
+def note_setters() -> set[str]:
+    """Return the names of setters that are called from now on."""
+    called: set[str] = set()
+    for place, names in SETTERS.items():
+        with contextlib.suppress(ImportError):  # PyTorch needs no NumPy
+            module = importlib.import_module(place)
+            for name in names:
+                function = noting(called, f"{place}.{name}", getattr(module, name))
+                setattr(module, name, function)
+    return called
+
+
 def overwritten_gaps(values: dict[str, Any], gap: float) -> set[str]:
     """Return the names of tensors whose memory between their elements has other numbers."""
     found = set()
@@ -210,15 +243,15 @@ class Norms:
             if name.startswith(("torch._refs", "torch._decomp")):
                 for key, each in [*vars(module).items()]:
                     if is_norm(key) and callable(each):
-                        setattr(module, key, self.noting(f"{name}.{key}", each))
+                        setattr(module, key, noting(self.called, f"{name}.{key}", each))
         for place in IN_PYTHON:
             name, _, key = place.rpartition(".")
             if each := getattr(sys.modules.get(name), key, None):
-                setattr(sys.modules[name], key, self.noting(place, each))
+                setattr(sys.modules[name], key, noting(self.called, place, each))
         for table in torch._decomp.global_decomposition_table.values():
             for overload, each in [*table.items()]:
                 if is_norm(str(overload)):
-                    table[overload] = self.noting(overload.name(), each)
+                    table[overload] = noting(self.called, overload.name(), each)
         self.tables = dict[str, str]()
         if hasattr(torch.library, "get_kernel"):  # PyTorch 2.9
             with warnings.catch_warnings(action="ignore"):  # that kernels are replaced
@@ -228,15 +261,6 @@ class Norms:
         """Note the functions of PyTorch's libraries that are looked up."""
         if event == "ctypes.dlsym" and SYMBOLS.match(str(args[1])):
             self.symbols.add(str(args[1]))
-
-    def noting(self, name: str, function: Any) -> Any:
-        """Return a function that notes its calls."""
-
-        def noted(*args: Any, **named: Any) -> Any:
-            self.called.add(name)
-            return function(*args, **named)
-
-        return noted
 
     def replace_kernels(self, torch: Any, device: str) -> None:
         """Replace the kernels of norms by functions that note their calls."""
@@ -253,7 +277,7 @@ class Norms:
                 with contextlib.suppress(RuntimeError):  # it has none
                     kernels[key] = torch.library.get_kernel(name, key).call_boxed
             for key, kernel in kernels.items():
-                library.impl(name, self.noting(name, kernel), key, with_keyset=True)
+                library.impl(name, noting(self.called, name, kernel), key, with_keyset=True)
         self.library, self.tables = library, {name: self.table(name) for name in names}
 
         def noted(kind: str, name: str, *args: Any) -> Any:
@@ -473,11 +497,14 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
 
         def checked(*args: Any, **named: Any) -> Any:
             nonlocal last
-            before, last = list_threads(), last or settings_of(torch)
+            if not last:
+                last = settings_of(torch)
+                setters.clear()
+            before = list_threads()
             result = method(*args, **named)
             replaced.update(held.replaced())  # before anything else may put them back
             now = settings_of(torch)
-            settings.update(dict(last - now))
+            settings.update(dict(last - now), setters)
             last = now
             gaps.update(overwritten_gaps(args[1], runner.GAP))
             started = [each for each in list_threads() if each not in before]
@@ -493,7 +520,7 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     gradients = of_some(runner.Runner.backward, torch, runner.GAP)
     runner.Runner.backward = checking(of_changed(gradients, torch))
     dumps, write_text = json.dumps, Path.write_text
-    norms = Norms(torch, torch.device(args.device).type)
+    norms, setters = Norms(torch, torch.device(args.device).type), note_setters()
     held, operators = HeldFunctions(runner, torch), Operators(torch)
     code: int = runner.run_calls(args, path)
     replaced.update(held.replaced(), norms.replaced())
