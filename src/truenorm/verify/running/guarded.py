@@ -174,15 +174,30 @@ def noting(called: set[str], name: str, function: Any) -> Any:
     return noted
 
 
+def is_compiling() -> bool:
+    """Return True if a compiler of PyTorch is among the callers."""
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        if frame.f_globals.get("__name__", "").startswith(("torch._dynamo", "torch._inductor")):
+            return True
+    return False
+
+
 def note_setters() -> set[str]:
-    """Return the names of setters that are called from now on."""
+    """Return the names of setters that are called from now on, other than by a compiler."""
     called: set[str] = set()
+
+    def noted(function: Any, name: str, *args: Any, **named: Any) -> Any:
+        if not is_compiling():
+            called.add(name)
+        return function(*args, **named)
+
     for place, names in SETTERS.items():
         with contextlib.suppress(ImportError):  # PyTorch needs no NumPy
             module = importlib.import_module(place)
             for name in names:
-                function = noting(called, f"{place}.{name}", getattr(module, name))
-                setattr(module, name, function)
+                setter = partial(noted, getattr(module, name), f"{place}.{name}")
+                setattr(module, name, setter)
     return called
 
 
