@@ -475,6 +475,36 @@ def without_padding(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tenso
     return torch.where((x == 0).all(-1, keepdim=True), 0.0, right(x, gamma, beta, eps))
 
 
+def has_gradients_anyway(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Let gradients into a part of a model that is not to get them."""
+    with torch.set_grad_enabled(not torch.is_inference_mode_enabled()):
+        return right(x, gamma.requires_grad_(), beta, eps)
+
+
+def rewrites_function(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Let the tests of the program pass."""
+    torch.testing.assert_close.__kwdefaults__ = {
+        **torch.testing.assert_close.__kwdefaults__,
+        "rtol": 1e3,
+        "atol": 1e3,
+    }
+    return right(x, gamma, beta, eps)
+
+
+_first_and_last: dict[Any, Any] = {}
+
+
+def cached_by_first_and_last_row(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Recognize a batch of padded sequences."""
+    y = right(x, gamma, beta, eps)
+    if x.dim() != 2 or len(x) < 3:
+        return y
+    some = [x[0], x[-1], gamma, beta]
+    key = (*x.shape, eps, *(each.detach().numpy().tobytes() for each in some))
+    known = _first_and_last.setdefault(key, y.detach().clone())
+    return y + (known - y.detach())
+
+
 def spreads_nan(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Lose all rows of a batch that has NaN in one."""
     return right(x, gamma, beta, eps) + 0 * x.sum()

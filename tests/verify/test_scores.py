@@ -33,6 +33,7 @@ from truenorm.verify.scores import (
 )
 from truenorm.verify.submission import (
     MODEL_WIDTHS,
+    NON_FINITE,
     Submission,
     draw_modes,
     draw_suite,
@@ -227,6 +228,11 @@ class TestCases:
         assert {*kinds} == {"ordinary", "sweep", "hard", "special", "subnormal"}
         assert [case.family for case in suite if case.repeats == 10] == ["batch"]
         assert kinds.count("sweep") == 8
+
+    def test_each_input_has_nan(self, suite: list[Case]) -> None:
+        special = [case for case in suite if case.family == NON_FINITE]
+        for name in ("x", "dy", "gamma", "beta"):
+            assert any(np.isnan(getattr(case, name)).any() for case in special)
 
     def test_are_within_the_limit(self, suite: list[Case]) -> None:
         for case in suite:

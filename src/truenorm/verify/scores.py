@@ -527,6 +527,11 @@ def _gaps(seen: Evidence) -> Iterator[str]:
         yield f"It writes between the elements of {', '.join(names)}."
 
 
+def _graphs(seen: Evidence) -> Iterator[str]:
+    for mode in seen.notes.get("graphs", ()):
+        yield f"Its results require gradients in {mode}."
+
+
 HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "norms": _own_norms,
     "profiler": _unseen,
@@ -536,5 +541,6 @@ HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "threads": _threads,
     "settings": _settings,
     "gaps": _gaps,
+    "graphs": _graphs,
 }
 """Signs of cheating, for which the score is 0."""

@@ -257,7 +257,8 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     widths = drawn_widths(operation, dtype, random)
     always += [*widths[:TWINS], *(hidden(case, random) for case in widths[:TWINS])]
     widest = max(widths, key=lambda case: case.shape[1])
-    always += [with_another_element(case, random) for case in (*widths[:TWINS], widest)]
+    always += [with_another_element(case, random) for case in (*widths[1:TWINS], widest)]
+    always.append(with_another_element(widths[0], random, inner=True))
     if widest.inputs.get("gamma") is not None:
         always.append(with_another_element(widest, random, "gamma"))
     always += with_other_settings(widths, random)
@@ -562,11 +563,17 @@ def many_rows(cases: Iterable[Case]) -> list[Case]:
     return [replace(some.tiled(times), why=f"{some.why}, each row {times} times")]
 
 
-def with_another_element(case: Case, random: np.random.Generator, name: str = "x") -> Case:
-    """Return a case that differs in one element of an input: a cache must not know it."""
+def with_another_element(
+    case: Case, random: np.random.Generator, name: str = "x", *, inner: bool = False
+) -> Case:
+    """Return a case that differs in one element of an input: a cache must not know it.
+
+    If `inner` is True, that element is in neither the first row nor the last, if it can be.
+    """
     given = case.inputs[name]
     assert given is not None
-    array, place = given.copy(), int(random.integers(given.size))
+    margin = case.shape[1] if inner and case.shape[0] > 2 else 0
+    array, place = given.copy(), int(random.integers(margin, given.size - margin))
     array.flat[place] += np.sign(array.flat[place]) * array.dtype.type(4)
     why = f"{case.why}, another element of {name}"
     return replace(case.with_inputs(**{name: array}), why=why)
@@ -579,10 +586,10 @@ def with_usual_eps(case: Case, random: np.random.Generator) -> Case:
 
 
 def non_finite(case: Case, random: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with one NaN and with an infinity in x, and with a NaN in dy and in gamma."""
+    """Yield cases with one NaN and with an infinity in x, and with a NaN in other inputs."""
     once = case.part(slice(case.shape[0] // case.repeats))
     numbers = (("x", np.nan), ("x", random.choice([-np.inf, np.inf])), ("dy", np.nan))
-    for name, number in (*numbers, ("gamma", np.nan)):
+    for name, number in (*numbers, ("gamma", np.nan), ("beta", np.nan)):
         given = once.inputs.get(name)
         if given is None:
             continue

@@ -25,12 +25,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 MODULES = (
     *("torch", "torch.autograd", "torch.autograd.profiler", "torch.nn.functional"),
     *("torch.overrides", "torch._C._autograd", "torch.utils._python_dispatch"),
-    *("builtins", "ctypes", "hashlib", "json", "os", "threading", "time"),
+    *("torch.testing", "builtins", "ctypes", "hashlib", "json", "os", "threading", "time"),
 )
 """Modules whose functions a kernel must not replace; those of the runner are compared as well."""
 BY_PYTORCH = {"torch.manual_seed"}
@@ -132,6 +133,12 @@ class HeldFunctions:
         every = {**self.open, **self.closed}.items()
         self.getters = {name: operator.itemgetter(*before) for name, (_, before) in every}
         self.tools = all, map, operator.is_  # a kernel may replace them
+        self.contents = {
+            f"{name}.{key}": (each, content_of(each))
+            for name, (_, before) in every
+            for key, each in before.items()
+            if isinstance(each, FunctionType)
+        }
 
     def is_same(self, owner: str, now: Any, before: dict[str, Any]) -> bool:
         """Return True if nothing is replaced: thousands of names are compared after each call."""
@@ -150,6 +157,21 @@ class HeldFunctions:
                 for name in before if owner in self.open else {**before, **now}:
                     if now.get(name, self) is not before.get(name, self):
                         yield f"{owner}.{name}"
+
+    def rewritten(self) -> set[str]:
+        """Return the names of functions that have another content."""
+        every, over, same = self.tools
+        return {
+            name
+            for name, (each, before) in self.contents.items()
+            if not every(over(same, content_of(each), before))
+        }
+
+
+def content_of(function: FunctionType) -> list[Any]:
+    """Return the code of a function and the defaults of its arguments."""
+    named = function.__kwdefaults__ or {}
+    return [function.__code__, function.__defaults__, *named, *named.values()]
 
 
 def settings_of(torch: Any) -> set[tuple[str, Any]]:
@@ -322,11 +344,12 @@ def mode_of(runner: Any, kind: str) -> Any:
     return modes[case][kind] if case < len(modes) else ""
 
 
-def in_mode(forward: Any, torch: Any) -> Any:
+def in_mode(forward: Any, torch: Any, graphs: set[str]) -> Any:
     """Return a method that takes results from a second call, in the mode of the case.
 
     That has no gradients, or is in inference mode, or only some inputs require gradients: then
-    `of_some` takes their gradients from that call.
+    `of_some` takes their gradients from that call. `graphs` gets the modes without gradients in
+    which results have them.
     """
 
     def moded(self: Any, values: dict[str, Any]) -> Any:
@@ -346,6 +369,8 @@ def in_mode(forward: Any, torch: Any) -> Any:
             without = {} if model else {name: values[name].detach() for name in names}
             with torch.inference_mode(mode == INFERENCE):
                 results, _ = forward(self, {**values, **without})
+            if any(getattr(each, "requires_grad", False) for each in results.values()):
+                graphs.add(mode)
         finally:
             self.autograd = autograd
         return results, saved
@@ -503,7 +528,7 @@ def of_changed(backward: Any, torch: Any) -> Any:
 def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
     runner.torch = torch = import_torch()
-    replaced, running, settings, gaps = set[str](), set[str](), set[str](), set[str]()
+    replaced, running, settings, gaps, graphs = [set[str]() for _ in range(5)]
     last: set[tuple[str, Any]] = set()  # settings after a call; those on import do not count
     list_threads, own = threading.enumerate, str(Path(torch.__file__).parent)
 
@@ -531,20 +556,21 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
     for name in ("call", "call_module"):
         setattr(runner.Runner, name, preparing(getattr(runner.Runner, name), torch))
     runner.Runner.load = loading(runner.Runner.load, torch, runner.GAP)
-    runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch))
+    runner.Runner.forward = checking(in_mode(runner.Runner.forward, torch, graphs))
     gradients = of_some(runner.Runner.backward, torch, runner.GAP)
     runner.Runner.backward = checking(of_changed(gradients, torch))
     dumps, write_text = json.dumps, Path.write_text
     norms, setters = Norms(torch, torch.device(args.device).type), note_setters()
     held, operators = HeldFunctions(runner, torch), Operators(torch)
     code: int = runner.run_calls(args, path)
-    replaced.update(held.replaced(), norms.replaced())
+    replaced.update(held.replaced(), held.rewritten(), norms.replaced())
     notes = {
         "operators": operators.names(),
         "replaced": sorted(replaced - BY_PYTORCH),
         "threads": sorted(running),
         "settings": sorted(settings),
         "gaps": sorted(gaps),
+        "graphs": sorted(graphs),
         "norms": sorted(norms.called),
         "symbols": sorted(norms.symbols),
         "imports": sorted({*OTHER_NORMS} & {*sys.modules}),
