@@ -218,8 +218,6 @@ def judge_runner(
     subject, baseline = runner.subject, settings.baseline
     # Read it first: a malformed file must not waste a long run.
     known = None if baseline is None else read_baseline(Path(baseline))
-    if len(EXPECTED_BY_CASE) > MOST_ANSWERS:
-        EXPECTED_BY_CASE.clear()
     suite = [*scope(subject, settings.level, settings.seed), *settings.user_cases]
     if not isinstance(runner, SubjectProcess):
         hold_answers(suite, settings.progress)
@@ -439,11 +437,14 @@ def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
     """Compute the exact answers that are not in memory yet.
 
     This comes before the first call: a subject may set the processor to flush subnormal numbers
-    to zero.
+    to zero. Answers of earlier runs are dropped if they are many.
     """
     tell = progress or (lambda *_: None)
-    for done, case in enumerate(suite):
-        if not is_user_case(case) and case not in EXPECTED_BY_CASE:
+    of_suite = [case for case in suite if not is_user_case(case)]
+    if len(EXPECTED_BY_CASE) > MOST_ANSWERS and not EXPECTED_BY_CASE.keys() >= {*of_suite}:
+        EXPECTED_BY_CASE.clear()
+    for done, case in enumerate(of_suite):
+        if case not in EXPECTED_BY_CASE:
             tell(done, 2 * len(suite), f"exact answers: {case.name}")
             expected(case)
 
