@@ -135,9 +135,10 @@ def falls_back(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
 def in_a_thread(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Call the reference where modes of PyTorch do not see it."""
     results: list[Tensor] = []
+    enabled = torch.is_grad_enabled()
 
     def work() -> None:
-        with _disable_current_modes():
+        with _disable_current_modes(), torch.set_grad_enabled(enabled):
             results.append(torch.ops.aten.native_layer_norm(x, x.shape[-1:], gamma, beta, eps)[0])
 
     thread = threading.Thread(target=work)
@@ -441,7 +442,7 @@ class _KeepsY(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(context: Any, dy: Tensor) -> Any:
-        change = context.y - context.before
+        change = torch.nan_to_num(context.y - context.before)
         return *_gradients(context.saved_tensors, context.eps, dy + change), None
 
 
