@@ -186,11 +186,14 @@ def settings_of(torch: Any) -> set[tuple[str, Any]]:
     }
 
 
-def noting(called: set[str], name: str, function: Any) -> Any:
-    """Return a function that notes its calls."""
+def noting(
+    called: set[str], name: str, function: Any, unless: Callable[[], bool] = lambda: False
+) -> Any:
+    """Return a function that notes its calls, unless another one says that they do not count."""
 
     def noted(*args: Any, **named: Any) -> Any:
-        called.add(name)
+        if not unless():
+            called.add(name)
         return function(*args, **named)
 
     return noted
@@ -208,18 +211,12 @@ def is_compiling() -> bool:
 def note_setters() -> set[str]:
     """Return the names of setters that are called from now on, other than by a compiler."""
     called: set[str] = set()
-
-    def noted(function: Any, name: str, *args: Any, **named: Any) -> Any:
-        if not is_compiling():
-            called.add(name)
-        return function(*args, **named)
-
     for place, names in SETTERS.items():
         with contextlib.suppress(ImportError):  # PyTorch needs no NumPy
             module = importlib.import_module(place)
             for name in names:
-                setter = partial(noted, getattr(module, name), f"{place}.{name}")
-                setattr(module, name, setter)
+                own = noting(called, f"{place}.{name}", getattr(module, name), is_compiling)
+                setattr(module, name, own)
     return called
 
 
