@@ -7,6 +7,7 @@ parameter, until a budget of elements is used up. Inputs are finite, except in
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -328,6 +329,38 @@ def full_range_cases(dtype: np.dtype[Any], count: int) -> Iterator[Case]:
         x, dy = (_full_range(random, dtype, rows, size) for _ in range(2))
         gamma, beta = (_full_range(random, other, size) for _ in range(2))
         yield Case(f"full range {seed}", x, gamma, beta, dy, eps)
+
+
+def uneven_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield rows whose parameters and dy are tiny or huge, in all columns or in all but one.
+
+    A row of ordinary mean squares then has columns whose products underflow or overflow. The rows
+    are equal, so that errors of dgamma add up.
+    """
+    generator = Generator(dtype, 1, 17, 300)
+    limit = min(29, int(np.log2(generator.largest)) - 3)  # beyond 2**30 rows are float64
+    scales = {
+        "subnormal": generator.subnormal,
+        "least normal": generator.normal,
+        "tiny": generator.normal * 2.0**10,
+        "ordinary": 1.0,
+        "huge": generator.largest / 2**10,
+    }
+    rng = np.random.default_rng(301)
+
+    def draw(scale: float, *, but_one: bool) -> Array:
+        values = scale * rng.uniform(1, 2, 17)
+        if but_one:
+            values[3] = 1.0
+        return generator.cast(values)
+
+    for spread, gamma, dy in product((-limit, 0, limit), scales, scales):
+        x = generator.cast(np.repeat(generator.z * 2.0**spread, 12, axis=0))
+        for but_one in (False, True):
+            parameter, row = (draw(scales[name], but_one=but_one) for name in (gamma, dy))
+            name = f"{dtype.name} x 2**{spread}, {gamma} gamma, {dy} dy"
+            name += ", one ordinary column" if but_one else ""
+            yield Case(name, x, parameter, None, np.repeat(row[None], 12, axis=0), 1e-5)
 
 
 def non_finite_cases(

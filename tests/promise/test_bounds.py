@@ -17,7 +17,7 @@ from promise.bounds import (
 )
 from promise.cached_cases import some_cached_cases
 from promise.checking import BACKENDS, OUTPUTS, both_passes, check, on_each_set
-from promise.families import DTYPES, Case, cases
+from promise.families import DTYPES, Case, cases, uneven_cases
 from promise.hard_cases import hard_cases, isolated_cases
 
 ELEMENTS = 2000
@@ -41,6 +41,19 @@ def test_fast_mode(dtype: np.dtype[Any], *, centred: bool) -> None:
             assert not violations, (str(case), forward, backward, violations[:5])
         checked += 1
     assert checked >= 25
+
+
+@both_norms
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_fast_mode_of_uneven_columns(dtype: np.dtype[Any], *, centred: bool) -> None:
+    """Products of tiny and huge numbers leave the range of the arithmetic in some columns."""
+    for layer_norm in uneven_cases(dtype):
+        case = layer_norm if centred else layer_norm.as_rms_norm()
+        bounds = FastBounds(case)
+        for backend in BACKENDS:
+            for name, results in on_each_set(backend, both_passes, case, backend, "fast").items():
+                violations = bounds.violations(results)
+                assert not violations, (str(case), name, violations[:5])
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

@@ -1,7 +1,7 @@
 /* Float64 rows in fast mode: forward and backward in float64. Compiled per instruction set.
 
    Sums along a row have an error of a few u: runs of eight vectors are added as a tree, and from
-   there on sums are pairs. Numbers that are computed once per row are pairs. (C14) of
+   there on sums are pairs. Numbers that are computed once per row are pairs. (C15) of
    docs/inside/error-analysis.md. */
 #include "pairs.h"
 
@@ -135,7 +135,7 @@ INLINE void find_fast_moments(const call_t *call, int64_t start, int64_t n, bool
     derive_fast_moments(call, centred, sums, m);
     bool sum_again = false;
     for (int64_t k = 0; centred && k < n; k++)
-        if (!(m->low[k] * m->low[k] <= m->v[k] / 16) && fabs(m->low[k]) < INFINITY) { /* (C14) */
+        if (!(m->low[k] * m->low[k] <= m->v[k] / 16) && fabs(m->low[k]) < INFINITY) { /* (C15) */
             m->near[k] += m->low[k];
             sum_fast_row(row_of(call->x, start + k, size), size, m->near[k], centred, k, sums);
             sum_again = true;

@@ -1,10 +1,13 @@
 /* Backward in fast mode: float32 arithmetic, sums over rows in float64. */
 #include "backward.h"
 
+/* Terms of dgamma are float32 in units of 1/TERM_SCALE, so that none underflows (C14). */
+#define TERM_SCALE 0x1p96
+
 /* The numbers that dx of a row is computed from, in float32; not easy if they leave the range of
-   float32. */
+   float32. `term_r` is r times TERM_SCALE. */
 typedef struct {
-    float high, low, r, a, q;
+    float high, low, r, term_r, a, q;
     bool is_easy;
 } fast_row_t;
 
@@ -92,6 +95,7 @@ INLINE bool compute_fast_row(const call_t *call, int64_t i, const float *gamma, 
     /* Products of g must stay inside the range of float32. */
     row->is_easy = 0x1p-100 < means[OF_GG] && means[OF_GG] < 0x1p100;
     row->r = (float)(1 / sqrt(w));
+    row->term_r = row->r * (float)TERM_SCALE;
     row->a = centred ? (float)means[OF_G] : -0.0f; /* g less -0 is +0 where it is -0 */
     row->q = (float)(means[OF_GC] / w);
     if (!row->is_easy)
@@ -110,7 +114,7 @@ typedef struct {
     fast_row_t rows[FOUR];
 } four_t;
 
-/* dx of 2*L columns; return dy*xhat summed over the rows. */
+/* dx of 2*L columns; return TERM_SCALE*dy*xhat summed over the rows. */
 INLINE floats write_four(const four_t *four, int64_t j, floats gamma, floats dx[FOUR])
 {
     floats terms[FOUR], dy[FOUR];
@@ -121,7 +125,7 @@ INLINE floats write_four(const four_t *four, int64_t j, floats gamma, floats dx[
         dy[k] = load_floats(four->dy[k] + j);
         floats g = multiply_add_floats(dy[k], gamma, all_floats(-row->a));
         dx[k] = multiply_add_floats(-c, all_floats(row->q), g) * row->r;
-        terms[k] = c * row->r;
+        terms[k] = c * row->term_r;
     }
     floats first = multiply_add_floats(dy[0], terms[0], dy[1] * terms[1]);
     return first + multiply_add_floats(dy[2], terms[2], dy[3] * terms[3]);
@@ -133,7 +137,7 @@ INLINE doubles dbeta_of_four(const four_t *four, int64_t j)
            (wide(four->dy[2] + j) + wide(four->dy[3] + j));
 }
 
-/* Add terms of dgamma in float64, where their sum over four rows overflows float32. */
+/* Add terms of dgamma in float64, where their scaled sum over four rows overflows float32. */
 static void add_large_terms(const four_t *four, int64_t n, double *dgamma)
 {
     for (int k = 0; k < FOUR; k++)
@@ -163,11 +167,9 @@ INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
         add_large_terms(four, n, dgamma);
         return;
     }
-    for (int64_t j = 0; j < n; j += 2 * L) {
-        STORE(dgamma + j, LOAD(doubles, dgamma + j) + widened(LOAD(halves, terms + j)));
-        STORE(dgamma + j + L,
-              LOAD(doubles, dgamma + j + L) + widened(LOAD(halves, terms + j + L)));
-    }
+    for (int64_t j = 0; j < n; j += L)
+        STORE(dgamma + j, multiply_add(widened(LOAD(halves, terms + j)), all(1 / TERM_SCALE),
+                                       LOAD(doubles, dgamma + j)));
 }
 
 /* Write the last columns, fewer than 2*L, from copies padded with zeros. */

@@ -2,7 +2,7 @@
 #include "forward.h"
 
 /* Fast mode: y of some columns in float32. Return True if one is zero, so that float64 must
-   decide its sign, or not finite. */
+   decide its sign, or not finite. Not by gamma*r, which may underflow where y does not (C14). */
 INLINE bool write_fast(const element_t *restrict x, float high, float low, float r,
                        const float *restrict gamma, const float *restrict beta,
                        element_t *restrict y, int64_t n)
@@ -12,7 +12,7 @@ INLINE bool write_fast(const element_t *restrict x, float high, float low, float
 #pragma GCC unroll 2
     for (; j + 2 * L <= n; j += 2 * L) {
         floats c = (load_floats(x + j) - high) - low;
-        floats z = multiply_add_floats(c, LOAD(floats, gamma + j) * r, LOAD(floats, beta + j));
+        floats z = multiply_add_floats(c * r, LOAD(floats, gamma + j), LOAD(floats, beta + j));
         store_floats(y + j, z);
         /* The magnitudes of zero, infinity and NaN, less one, are the largest. */
         top = max_bits(((bits)z & 0x7FFFFFFFu) - 1u, top);
@@ -24,7 +24,7 @@ INLINE bool write_fast(const element_t *restrict x, float high, float low, float
         memcpy(rest[0], gamma + j, (size_t)(n - j) * sizeof(float));
         memcpy(rest[1], beta + j, (size_t)(n - j) * sizeof(float));
         floats c = (floats_or_zero(x + j, n - j) - high) - low;
-        floats z = multiply_add_floats(c, LOAD(floats, rest[0]) * r, LOAD(floats, rest[1]));
+        floats z = multiply_add_floats(c * r, LOAD(floats, rest[0]), LOAD(floats, rest[1]));
         store_floats(results, z);
         memcpy(y + j, results, (size_t)(n - j) * sizeof(element_t));
         for (int64_t i = 0; i < n - j; i++) {
