@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import textwrap
 import threading
 import time
@@ -84,7 +85,7 @@ class TestBlocks:
             names = names_at_work(count, most)
             assert len(names) == count
             assert threading.current_thread().name in names
-            assert len(pool.workers) == workers
+            assert pool.workers == workers
 
     def test_no_more_threads_than_requested(self) -> None:
         names_at_work(8)
@@ -128,7 +129,7 @@ class TestBlocks:
         other.start()
         call()
         other.join()
-        assert len(pool.workers) == 1
+        assert pool.workers == 1
 
     def test_inside_each_other(self) -> None:
         innermost: list[tuple[int, int]] = []
@@ -165,7 +166,7 @@ class TestBusyPool:
         caller = threading.Thread(target=for_each_block, args=(work, blocks_of(2), 2))
         caller.start()
         everyone.wait()
-        assert len(pool.workers) == 1
+        assert pool.workers == 1
         yield
         release.set()
         caller.join()
@@ -246,10 +247,11 @@ class TestErrors:
         assert raised == first
         assert [error() for error in gone] == [None, None]
 
+    @pytest.mark.parametrize("error", [RuntimeError, MemoryError])
     def test_no_thread_can_be_started(
-        self, pool: threads._Pool, monkeypatch: pytest.MonkeyPatch
+        self, pool: threads._Pool, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
     ) -> None:
-        monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError))
+        monkeypatch.setattr(threads, "start_new_thread", Mock(side_effect=error))
         assert done(3, 2) == blocks_of(3)
         assert pool.inbox.empty()
 
@@ -268,7 +270,32 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 VARIABLE = {"3": 3, " 100 ": 100, "5,2": 5}
-SAYS_NOTHING = dict.fromkeys(["", "0", "-2", "two", "1.5", ",4"], 64)
+SAYS_NOTHING = dict.fromkeys(["", "0", "-2", "two", "1.5", ",4", "9" * 25, "9" * 5000], 64)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
+def test_a_thread_dies_while_it_starts() -> None:
+    """Its stack fits into the memory that is left, and the objects of its first calls do not."""
+    code = """
+        import resource
+        failed = 0
+        for beyond in range(0, 2**17, 2**12):
+            child = os.fork()
+            if not child:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                signal.alarm(5)
+                pages = int(open("/proc/self/statm").read().split()[0])
+                stack = resource.getrlimit(resource.RLIMIT_STACK)[0] % 2**40
+                limit = pages * resource.getpagesize() + stack + beyond
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+                for_each_block(lambda start, stop: None, two, 2)
+                os._exit(0)
+            failed += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGALRM
+            if failed:
+                break
+        print(failed)
+    """
+    assert run(code) == ["0"]
 
 
 @pytest.mark.usefixtures("machine")
@@ -386,7 +413,7 @@ class TestInterrupts:
             except KeyboardInterrupt:
                 print("interrupt")
             together(3)
-            print(len(threads._pool.workers))
+            print(threads._pool.workers)
         """
         printed = run(code, str(at_work), str(waiting), failing)
         assert printed == ["helper", "interrupt", "2"]
@@ -470,7 +497,7 @@ def test_a_forked_child_has_its_own_pool(parent: str) -> None:
             signal.alarm(10)
             together(2)
             together(3)
-            os._exit(len(threads._pool.workers))
+            os._exit(threads._pool.workers)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         release.set()
         together(2)

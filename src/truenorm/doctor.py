@@ -25,7 +25,7 @@ from truenorm.api.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.api.rms_norm import rms_norm_backward, rms_norm_forward
 from truenorm.api.settings import check_arithmetic, variables
 from truenorm.gradient_check import gradcheck
-from truenorm.threads import thread_count
+from truenorm.threads import MOST_THREADS, omp_num_threads, thread_count
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import run_command
 from truenorm.tools.command_texts import DOCTOR
@@ -140,7 +140,7 @@ def backend_lines() -> Section:
     remedy = f"unset TRUENORM_BACKEND, or set it to {' or '.join(usable)}"
     lines.append(Line("taken", taken, remedy if wanted and wanted not in usable else ""))
     for name, setting, accepted in (
-        ("threads", _threads, "a whole number of at least 1"),
+        ("threads", _threads, f"an integer from 1 to {MOST_THREADS}"),
         ("rounding", _rounding, "correct or fast"),
     ):
         try:
@@ -154,14 +154,12 @@ def backend_lines() -> Section:
 
 def _threads() -> str:
     count = thread_count(threads_of(None, variables().threads))
-    omp = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    why = (
-        "by OMP_NUM_THREADS"
-        if omp == str(count)
-        else "one for each core that this process may use"
-    )
     if os.environ.get("TRUENORM_THREADS"):
         why = "by TRUENORM_THREADS"
+    elif omp_num_threads():
+        why = "by OMP_NUM_THREADS"
+    else:
+        why = "one for each core that this process may use"
     return f"{count}, {why}; of {os.cpu_count()} cores"
 
 

@@ -1,8 +1,8 @@
 """A pool of threads for functions that release the interpreter's lock."""
 
 import os
-import sys
 import threading
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,20 +16,34 @@ Work = Callable[[int, int], None]
 MEMBERSHIP, CGROUPS = "/proc/self/cgroup", "/sys/fs/cgroup"
 # With so many queued jobs all threads are busy: further calls queue none.
 QUEUE_LIMIT = 1000
+MOST_THREADS = 2**31 - 1
+"""The largest number of threads that a call accepts; the C core reads a long."""
+
+
+def thread_count_in(text: str) -> int | None:
+    """Return the number of threads in the text of a variable, or None if it is out of range."""
+    try:
+        count = int(text) if text.isdecimal() else 0
+    except ValueError:  # more digits than Python converts
+        return None
+    return count if 1 <= count <= MOST_THREADS else None
 
 
 def thread_count(limit: int | None) -> int:
     """Return the number of threads of a call: `limit`, or the default if that is None.
 
-    The default is OMP_NUM_THREADS. If that is not set, it is the number of CPUs this process may
-    run on, or the quota of its cgroup if that is smaller; this is read once.
+    The default is OMP_NUM_THREADS. If that is not set, or not a number of threads, it is the
+    number of CPUs this process may run on, or the quota of its cgroup if that is smaller; this is
+    read once.
     """
     if limit is not None:
         return limit
-    outermost = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    if outermost.isdecimal() and int(outermost) > 0:
-        return int(outermost)
-    return _usable_cpus()
+    return omp_num_threads() or _usable_cpus()
+
+
+def omp_num_threads() -> int | None:
+    """Return the number of threads of the outermost level in OMP_NUM_THREADS, or None."""
+    return thread_count_in(os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip())
 
 
 @cache
@@ -110,8 +124,9 @@ class _Pool:
     """Threads that wait for jobs.
 
     Not a `ThreadPoolExecutor`: an interrupt in its `submit` can leave a thread that never ends,
-    and the interpreter hangs at exit. It does not wait for daemon threads. These are safe here
-    because they work only while a caller waits for them.
+    and the interpreter hangs at exit. Not `threading.Thread`: its `start` waits until the thread
+    runs, for ever if that dies of MemoryError first. The interpreter does not wait for threads
+    of `start_new_thread`. They are safe here because they work only while a caller waits for them.
     """
 
     def __init__(self) -> None:
@@ -120,25 +135,22 @@ class _Pool:
     def reset(self) -> None:
         """Start without threads: a forked child has none of those of its parent."""
         self.inbox: SimpleQueue[_Job] = SimpleQueue()
-        self.workers: list[threading.Thread] = []
+        self.workers = 0
         self.lock = threading.RLock()  # a signal handler may call while its thread holds it
 
     def submit(self, job: _Job, helpers: int) -> None:
         """Queue a job for so many threads. Busy threads join later, or not at all."""
-        if len(self.workers) < helpers:
+        if self.workers < helpers:
             self._grow(helpers)
         if self.inbox.qsize() < QUEUE_LIMIT:
-            for _ in range(min(helpers, len(self.workers))):
+            for _ in range(min(helpers, self.workers)):
                 self.inbox.put(job)
 
     def _grow(self, size: int) -> None:
-        with self.lock, suppress(RuntimeError):  # no thread can be started
-            # Python 3.11 waits for ever for a thread started while it finalizes.
-            while len(self.workers) < size and not sys.is_finalizing():
-                name = f"truenorm-{len(self.workers)}"
-                thread = threading.Thread(None, _serve, name, (self.inbox,), daemon=True)
-                thread.start()
-                self.workers.append(thread)
+        with self.lock, suppress(RuntimeError, MemoryError):  # no thread can be started
+            while self.workers < size:
+                start_new_thread(_serve, (self.inbox,))
+                self.workers += 1
 
 
 def _serve(inbox: SimpleQueue[_Job]) -> None:

@@ -106,10 +106,13 @@ NO_INTEGERS: list[Any] = [
 
 @pytest.mark.parametrize(
     ("error", "threads"),
-    [*((ValueError, count) for count in (0, -1)), *((TypeError, value) for value in NO_INTEGERS)],
+    [
+        *((ValueError, count) for count in (0, -1, 2**31, 2**64)),
+        *((TypeError, value) for value in NO_INTEGERS),
+    ],
 )
 def test_threads(forward: Forward, error: type[Exception], threads: Any) -> None:
-    words = f"threads must be None or an integer of at least 1, got {threads!r}"
+    words = f"threads must be None or an integer from 1 to 2147483647, got {threads!r}"
     with pytest.raises(error, match=exact_match(words)):
         forward(X, threads=threads)
     with pytest.raises(error, match=exact_match(words)):

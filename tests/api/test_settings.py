@@ -6,8 +6,9 @@ import logging
 import platform
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,20 @@ class TestVariables:
             (
                 "TRUENORM_THREADS",
                 "some",
-                "TRUENORM_THREADS must be an integer of at least 1, got 'some'",
+                "TRUENORM_THREADS must be an integer from 1 to 2147483647, got 'some'",
             ),
             (
                 "TRUENORM_THREADS",
                 "0",
-                "TRUENORM_THREADS must be an integer of at least 1, got '0'",
+                "TRUENORM_THREADS must be an integer from 1 to 2147483647, got '0'",
+            ),
+            *(
+                (
+                    "TRUENORM_THREADS",
+                    "9" * digits,
+                    "TRUENORM_THREADS must be an integer from 1 to 2147483647, got '9",
+                )
+                for digits in (25, 5000)  # Python converts 4300
             ),
         ],
     )
@@ -94,6 +103,14 @@ class TestVariables:
         assert_same_bits((y,), (tn.layer_norm(X, backend=backend),))
 
 
+ROUND_NOTHING = {
+    "backends",
+    # Compare results of functions of the caller.
+    *("dot_test", "gradcheck", "gradcheck_steps", "taylor_test"),
+    # Integers and bytes.
+    *(f"PartialGradients.{name}" for name in ("extent", "from_words", "to_words", "tobytes")),
+}
+"""Public functions that promise no bits, or round nothing."""
 GLIBC = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
 FLUSH_TO_ZERO, DENORMALS_ARE_ZERO = 0x8000, 0x0040
 ROUND_DOWN, ROUND_UP, ROUND_TO_ZERO = 0x2000, 0x4000, 0x6000
@@ -114,9 +131,12 @@ def control_bits(mask: int) -> Iterator[None]:
         assert libm.fesetenv(before) == 0
 
 
-@pytest.mark.skipif(
+ON_GLIBC = pytest.mark.skipif(
     not (GLIBC and platform.machine() == "x86_64"), reason="sets the register as glibc does"
 )
+
+
+@ON_GLIBC
 class TestArithmetic:
     @pytest.mark.parametrize(
         ("mask", "words"),
@@ -142,6 +162,36 @@ class TestArithmetic:
             with pytest.raises(RuntimeError, match=match):
                 tn.layer_norm_backward(X, saved, backend=backend)
         tn.layer_norm(X, rounding=rounding, backend=backend)
+
+    @pytest.mark.parametrize("mask", [FLUSH_TO_ZERO, ROUND_UP])
+    def test_every_function_that_rounds(self, mask: int) -> None:
+        x = X[:3]
+        saved, rms_saved = tn.layer_norm_forward(x)[1], tn.rms_norm_forward(x)[1]
+        partial = tn.layer_norm_backward_partial(x, saved)[1]
+        rounds: dict[str, Callable[[], Any]] = {
+            "layer_norm": lambda: tn.layer_norm(x),
+            "layer_norm_backward": lambda: tn.layer_norm_backward(x, saved),
+            "layer_norm_backward_partial": lambda: tn.layer_norm_backward_partial(x, saved),
+            "layer_norm_forward": lambda: tn.layer_norm_forward(x),
+            "rms_norm": lambda: tn.rms_norm(x),
+            "rms_norm_backward": lambda: tn.rms_norm_backward(x, rms_saved),
+            "rms_norm_backward_partial": lambda: tn.rms_norm_backward_partial(x, rms_saved),
+            "rms_norm_forward": lambda: tn.rms_norm_forward(x),
+            "PartialGradients.refine": lambda: partial.refine([(x, saved)]),
+            "PartialGradients.rounded": partial.rounded,
+        }
+        functions = {name for name in tn.__all__ if isfunction(getattr(tn, name))}
+        for each in (tn.PartialGradients, tn.Saved):
+            methods = vars(each).items()
+            functions |= {
+                f"{each.__name__}.{name}" for name, value in methods if isfunction(value)
+            }
+        public = {name for name in functions if "._" not in name}
+        assert public - set(rounds) == ROUND_NOTHING
+        for name, function in rounds.items():
+            with control_bits(mask), pytest.raises(RuntimeError, match="results would be wrong"):
+                function()
+            assert function() is not None, name
 
     def test_fesetround(self, backend: str) -> None:
         libm: Any = ctypes.CDLL("libm.so.6")

@@ -15,6 +15,7 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Norm, Parameter, Rounding
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import format_of, stored_view, widen
+from truenorm.threads import MOST_THREADS, thread_count_in
 
 DLPACK_CPU = 1
 FOUR_TYPES = "float16, bfloat16, float32 or float64"
@@ -235,21 +236,19 @@ def rounding_of(rounding: Any) -> Rounding:
 
 def threads_of(threads: Any, variable: str | None) -> int | None:
     """Return the number of threads, or None; TRUENORM_THREADS overrides the argument."""
+    allowed = f"an integer from 1 to {MOST_THREADS}"
     if variable is not None:
-        if not variable.isdecimal() or int(variable) < 1:
-            raise ValueError(
-                f"TRUENORM_THREADS must be an integer of at least 1, got {variable!r}"
-            )
-        return int(variable)
+        if (count := thread_count_in(variable)) is None:
+            raise ValueError(f"TRUENORM_THREADS must be {allowed}, got {variable!r}")
+        return count
     if threads is None:
         return None
-    message = f"threads must be None or an integer of at least 1, got {threads!r}"
     try:
         count = _integer(threads)
     except TypeError:
-        raise TypeError(message) from None
-    if count < 1:
-        raise ValueError(message)
+        raise TypeError(f"threads must be None or {allowed}, got {threads!r}") from None
+    if not 1 <= count <= MOST_THREADS:
+        raise ValueError(f"threads must be None or {allowed}, got {threads!r}")
     return count
 
 
