@@ -10,6 +10,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 import truenorm as tn
+from api.test_settings import ON_GLIBC, ROUND_UP, control_bits
 from fibers.runtime import launcher_on, opencl_runtime
 from promise.cached_cases import some_cached_cases
 from promise.checking import ball_results, both_passes, bytes_of
@@ -327,6 +328,16 @@ def test_special_values_in_fast_mode(
         special = ~np.isfinite(theirs)
         assert mine[special].tobytes() == theirs[special].tobytes()
         np.testing.assert_allclose(mine[~special], theirs[~special], rtol=1e-4, atol=1e-5)
+
+
+@ON_GLIBC
+def test_other_arithmetic(queue: Any) -> None:
+    """The host computes undecided elements."""
+    x = cl_array.zeros(queue, (2, 4), np.float32)
+    _, saved = tn.layer_norm_forward(x)
+    for call in (lambda: tn.layer_norm(x), lambda: tn.layer_norm_backward(x, saved)):
+        with control_bits(ROUND_UP), pytest.raises(RuntimeError, match="results would be wrong"):
+            call()
 
 
 class TestRefused:

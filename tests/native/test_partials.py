@@ -252,8 +252,9 @@ def test_adding_mismatched_limbs_raises() -> None:
         for pair in ((0, good, 0, each), (0, each, 0, good)):
             with pytest.raises(ValueError, match="two C-contiguous int64 arrays"):
                 _core.add_numbers(*pair)
-    with pytest.raises(ValueError, match="places within"):
-        _core.add_numbers(0, good, 2**9, good)
+    for place in (2**9, -(2**9), -(2**63)):
+        with pytest.raises(ValueError, match="places within"):
+            _core.add_numbers(0, good, place, good)
     with pytest.raises(TypeError):
         _core.add_numbers(0.5, good, 0, good)  # type: ignore[arg-type]
     with pytest.raises(OverflowError):

@@ -173,6 +173,20 @@ def test_refine_needs_all_rows_and_no_others() -> None:
         partial.refine([(other.dy, forward_pass(other)[1])])
 
 
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        ([(1, 2)], "saved must be the second result of layer_norm_forward, got int"),
+        ([1], r"an iterable of pairs \(dy, saved\), got an element of type int"),
+        ([(1, 2, 3)], r"an iterable of pairs \(dy, saved\), got an element of type tuple"),
+        (1, r"an iterable of pairs \(dy, saved\), got a value of type int"),
+    ],
+)
+def test_refine_without_pairs(batches: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        partial_of(unit_case(EXACT["zero"]), "reference").refine(batches)
+
+
 def test_partials_of_other_calls_do_not_merge() -> None:
     partial = partial_of(unit_case([[1.0, 1.0]]), "reference")
     others = {

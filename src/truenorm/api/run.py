@@ -96,6 +96,7 @@ def backward(
     backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Any, stream: Any
 ) -> Gradients:
     """Compute the gradients of the call that returned `saved`."""
+    check_arithmetic()
     if (library := library_of(saved.x, stream)) is not None:
         return _backward_on_device(library, settings, dy, saved, out)
     dx, columns = by_driver(driver.backward, backend, settings, dy, saved, out)
@@ -117,7 +118,6 @@ def by_driver(
     out: Any,
 ) -> tuple[Array, Columns]:
     """Call a backward function of the driver; return dx and the result of the function."""
-    check_arithmetic()
     x, axes = saved.x, saved.axes
     dy, x_format = dy_of(dy, x)
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": dy})

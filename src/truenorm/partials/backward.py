@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from truenorm.api.fast_path import CENTRED, SINGLE_THREAD_BELOW, as_stored, types_of_mode
 from truenorm.api.run import by_driver
 from truenorm.api.saved import Saved, check_saved
-from truenorm.api.settings import settings_of_backward
+from truenorm.api.settings import check_arithmetic, settings_of_backward
 from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
 from truenorm.kernels.driver import backward_partial
 from truenorm.kernels.fixed_point import FixedPoint
@@ -122,6 +122,7 @@ def _backward(
         results = _by_core(chosen.core, kind, settings, dy, saved, out)
         if results is not None:
             return results
+    check_arithmetic()
     dx, sums = by_driver(backward_partial, chosen, settings, dy, saved, out)
     special = np.stack([sums.dgamma_flags, sums.dbeta_flags])
     rows = len(saved.statistics)

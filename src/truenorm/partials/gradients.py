@@ -1,7 +1,7 @@
 """Partial gradients: sums over rows of dgamma and dbeta as integers, which merge exactly."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from truenorm.api import arguments
 from truenorm.api.arguments import as_gradient
-from truenorm.api.saved import Saved
+from truenorm.api.saved import Saved, check_saved
+from truenorm.api.settings import check_arithmetic
 from truenorm.exact import Term, round_sum_of_roots
 from truenorm.kernels import fallback
 from truenorm.kernels.call import Call, Parameter
@@ -191,6 +192,7 @@ class PartialGradients:
         [0.5851849 0.774167  1.4162663]
         """
         divisor = _check_divisor(divide_by)
+        check_arithmetic()
         dgamma = dbeta = None
         undecided = np.empty(0, np.intp)
         if self.kind.gamma is not None:
@@ -236,7 +238,8 @@ class PartialGradients:
             return rounded
         terms: list[list[Term]] = [[] for _ in rounded.undecided]
         rows = 0
-        for dy, saved in batches:
+        for dy, saved in _pairs(batches):
+            check_saved(self.kind.norm, saved, "_backward_partial")
             self.kind.check_same(Signature.of(saved))
             dy_array, target = arguments.dy_of(dy, saved.x)
             dy_rows, x_rows = (Rows(array, saved.axes, target) for array in (dy_array, saved.x))
@@ -435,3 +438,15 @@ def _check_divisor(divide_by: Any) -> int:
     if not 1 <= divisor <= 2**53:
         raise ValueError(f"divide_by must be an integer from 1 to 2**53, got {divide_by!r}")
     return divisor
+
+
+def _pairs(batches: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the batches; raise TypeError for anything but pairs."""
+    for pair in batches if isinstance(batches, Iterable) else [batches]:
+        if not (isinstance(pair, Sequence) and len(pair) == 2):
+            raise TypeError(
+                "batches must be an iterable of pairs (dy, saved), got "
+                f"{'an element' if isinstance(batches, Iterable) else 'a value'} of type "
+                f"{type(pair).__name__}"
+            )
+        yield pair[0], pair[1]

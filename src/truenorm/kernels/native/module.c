@@ -417,7 +417,7 @@ static PyObject *add_numbers(PyObject *module, PyObject *const *arguments, Py_ss
     bool is_valid = !buffers.failed && columns > 0;
     for (int k = 0; is_valid && k < 2; k++) {
         is_valid = views[k] != NULL && views[k]->ndim == 2 && views[k]->shape[1] == columns &&
-                   labs(firsts[k]) <= FARTHEST;
+                   -FARTHEST <= firsts[k] && firsts[k] <= FARTHEST;
         if (is_valid && views[k]->shape[0] > 0) {
             first = firsts[k] < first ? firsts[k] : first;
             end = firsts[k] + views[k]->shape[0] > end ? firsts[k] + views[k]->shape[0] : end;
