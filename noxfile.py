@@ -400,9 +400,13 @@ def follow_workflow(session: nox.Session, workflow: str, tag: str, *jobs: str) -
 
 @nox.session
 def release_workflow(session: nox.Session) -> None:
-    """Run the steps of the release workflow that need no GitHub, on the last commit."""
+    """Run the steps of the release workflow that need no GitHub, on the last commit.
+
+    The first job refuses a development version; arguments name other jobs.
+    """
     version = re.search(r'__version__ = "(.*)"', Path("src/truenorm/__init__.py").read_text())
-    follow_workflow(session, "release.yml", f"v{version[1]}" if version else "")
+    tag = f"v{version[1]}" if version else ""
+    follow_workflow(session, "release.yml", tag, *session.posargs)
 
 
 @nox.session

@@ -6,7 +6,6 @@ usage: python .ci/check_release.py TAG
 import re
 import sys
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,30 +14,28 @@ ROOT = Path(__file__).parents[1]
 def problems(tag: str) -> Iterator[str]:
     """Yield what must be mended before the tag can be published."""
     version = field("src/truenorm/__init__.py", r'^__version__ = "(.*)"')
+    if ".dev" in version:
+        yield f"{version} is a development version: set __version__ to that of the release"
+        return
     if tag != f"v{version}":
         yield f"the tag of version {version} must be v{version}, got {tag}"
     cited = field("CITATION.cff", r"^version: (.*)")
     if cited != version:
         yield f"CITATION.cff must have version {version}, got {cited}"
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    unreleased = re.search(r"^## Unreleased\n(.*?)(?=^## |\Z)", changelog, re.M | re.S)
-    if unreleased and unreleased[1].strip():
-        yield f"CHANGELOG.md has entries under Unreleased: move them to version {version}"
-    heading = re.search(rf"^## {re.escape(version)} \((.*)\)$", changelog, re.M)
-    if not heading:
-        yield f"CHANGELOG.md must have a heading '## {version} (YYYY-MM-DD)'"
+    heading = field("CHANGELOG.md", r"^## (.*)")
+    match = re.fullmatch(rf"{re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)", heading)
+    if not match:
+        yield (
+            f"the first heading of CHANGELOG.md must be '{version} (YYYY-MM-DD)', got '{heading}'"
+        )
         return
-    try:
-        date.fromisoformat(heading[1])
-    except ValueError:
-        yield f"the date of version {version} in CHANGELOG.md must be YYYY-MM-DD, got {heading[1]}"
     released = field("CITATION.cff", r"^date-released: (.*)")
-    if released != heading[1]:
-        yield f"CITATION.cff must have date-released {heading[1]}, got {released}"
+    if released != match[1]:
+        yield f"CITATION.cff must have date-released {match[1]}, got {released}"
 
 
 def field(file: str, pattern: str) -> str:
-    """Return the group of a pattern in a file, or 'nothing'."""
+    """Return the group of the first match of a pattern in a file, or 'nothing'."""
     match = re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), re.M)
     return match[1] if match else "nothing"
 

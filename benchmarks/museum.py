@@ -265,8 +265,11 @@ def _anchor(operation: Operation, entry: Entry) -> str:
 def _facts(board: Board) -> str:
     """Return machine, date and versions of the scoreboard, each version once."""
     versions = {k: v for each in board["subjects"].values() for k, v in each["versions"].items()}
-    versions.pop("backend", None)
-    text = ", ".join(f"{_escape(name)} {version}" for name, version in versions.items())
+    text = ", ".join(
+        f"{_escape(name)} {version}"
+        for name, version in versions.items()
+        if name not in ("backend", "truenorm")
+    )
     return MATRIX.format(level=board["level"], versions=text, **board["machine"])
 
 

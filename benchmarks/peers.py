@@ -202,7 +202,6 @@ Times = dict[str, dict[str, float]]
 """Medians in seconds, by shape and contestant."""
 PACKAGES = {  # display name: the peer whose versions have it, and its package
     "NumPy": ("textbook", "numpy"),
-    "truenorm": ("truenorm", "truenorm"),
     "PyTorch": ("torch", "torch"),
     "JAX": ("jax", "jax"),
     "ONNX Runtime": ("onnxruntime", "onnxruntime"),

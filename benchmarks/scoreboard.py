@@ -386,8 +386,11 @@ def called(report: Mapping[str, Any]) -> str:
     """Return what each subject calls, its versions and its number of cases."""
     rows = []
     for key, subject in report["subjects"].items():
-        own = {k: v for k, v in subject["versions"].items() if report["machine"].get(k) != v}
-        versions = ", ".join(f"{name} {version}" for name, version in own.items())
+        versions = ", ".join(
+            f"{name} {version}"
+            for name, version in subject["versions"].items()
+            if name != "truenorm" and version != report["machine"].get(name)
+        )
         calls = BOARDS[report["operation"]].subjects[key].calls
         cases = f"{subject['cases']}, {subject['cases_within']}"
         rows.append([subject["name"], calls, versions, cases])

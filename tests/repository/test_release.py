@@ -15,11 +15,12 @@ import truenorm
 from repository.dry_run import ROOT, load_follow_workflow
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+TAG = "v1.2.3"
 SCRIPT = Path(".ci", "check_release.py")
 FILES = {
     "src/truenorm/__init__.py": '"""Norms."""\n\n__version__ = "1.2.3"\n',
     "CITATION.cff": "title: truenorm\nversion: 1.2.3\ndate-released: 2030-01-31\n",
-    "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n## 1.2.3 (2030-01-31)\n\n- A fix.\n",
+    "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2030-01-31)\n\n- A fix.\n",
 }
 
 
@@ -42,12 +43,13 @@ def problems(checkout: Path, tag: str) -> str:
 
 
 def test_files_that_agree(checkout: Path) -> None:
-    assert problems(checkout, "v1.2.3") == ""
+    assert problems(checkout, TAG) == ""
 
 
-@pytest.mark.skipif(".dev" in truenorm.__version__, reason="the version is not a release")
 def test_this_checkout() -> None:
-    assert problems(ROOT, f"v{truenorm.__version__}") == ""
+    version = truenorm.__version__
+    problem = f"{version} is a development version: set __version__ to that of the release\n"
+    assert problems(ROOT, f"v{version}") == (problem if ".dev" in version else "")
 
 
 @pytest.mark.parametrize("tag", ["v1.2.4", "1.2.3", "v1.2.3.dev0"])
@@ -59,9 +61,11 @@ def test_another_tag(checkout: Path, tag: str) -> None:
 @pytest.mark.parametrize(
     ("file", "before", "after", "expected"),
     [
-        ("CHANGELOG.md", "1.2.3", "1.2.4", "must have a heading '## 1.2.3 (YYYY-MM-DD)'"),
-        ("CHANGELOG.md", "(2030-01-31)", "(soon)", "must be YYYY-MM-DD, got soon"),
-        ("CHANGELOG.md", "Unreleased\n", "Unreleased\n\n- A fix.\n", "entries under Unreleased"),
+        ("CHANGELOG.md", "1.2.3", "1.2.4", "must be '1.2.3 (YYYY-MM-DD)', got '1.2.4 (2030-"),
+        ("CHANGELOG.md", "(2030-01-31)", "(soon)", "must be '1.2.3 (YYYY-MM-DD)', got '1.2.3 (soon)'"),
+        ("CHANGELOG.md", "1.2.3 (2030-01-31)", "Unreleased", "(YYYY-MM-DD)', got 'Unreleased'"),
+        ("CHANGELOG.md", "## 1", "## Unreleased\n\n## 1", "(YYYY-MM-DD)', got 'Unreleased'"),
+        ("CHANGELOG.md", "## 1.2.3 (2030-01-31)", "", "(YYYY-MM-DD)', got 'nothing'"),
         ("CITATION.cff", "1.2.3", "1.2.4", "must have version 1.2.3, got 1.2.4"),
         ("CITATION.cff", "2030", "2031", "must have date-released 2030-01-31, got 2031-01-31"),
         ("CITATION.cff", "date-released", "date", "must have date-released 2030-01-31, got no"),
@@ -71,7 +75,7 @@ def test_files_that_disagree(
     checkout: Path, file: str, before: str, after: str, expected: str
 ) -> None:
     (checkout / file).write_text(FILES[file].replace(before, after), encoding="utf-8")
-    assert expected in problems(checkout, "v1.2.3")
+    assert expected in problems(checkout, TAG)
 
 
 def test_a_release_runs_every_example() -> None:
@@ -125,7 +129,7 @@ def follow(tmp_path: Path) -> Any:
         for name, needed in (needs or {}).items():
             described[name]["needs"] = needed
         workflow = {"env": {"NAME": "${{ github.repository }}"}, "jobs": described}
-        return list(module.Runner(workflow, "v1.2.3", tmp_path).steps())
+        return list(module.Runner(workflow, TAG, tmp_path).steps())
 
     return steps
 
@@ -138,7 +142,7 @@ class TestDryRun:
         download = {"uses": "actions/download-artifact@v4", "with": {"name": "a", "path": "in"}}
         steps = follow(first=[write, upload], second=[download, {"run": "test -z $ONE"}])
         assert [outcome for _, _, outcome in steps] == ["ran"] * 4
-        assert (tmp_path / "second/in/file").read_text() == "example/truenorm v1.2.3 1\n"
+        assert (tmp_path / "second/in/file").read_text() == f"example/truenorm {TAG} 1\n"
 
     def test_steps_after_one_that_needs_github_do_not_run(self, follow: Any) -> None:
         steps = follow(first=[{"uses": "a/b@v1"}, {"run": "false"}], second=[{"run": "true"}])
@@ -188,7 +192,7 @@ class TestDryRun:
         workflow = tmp_path / "workflow.yml"
         workflow.write_text(f"jobs: {{job: {{steps: [run: {command}]}}}}\n")
         script = str(ROOT / ".ci" / "follow_workflow.py")
-        program = [sys.executable, script, str(workflow), "v1.2.3", str(tmp_path / "jobs")]
+        program = [sys.executable, script, str(workflow), TAG, str(tmp_path / "jobs")]
         done = subprocess.run(program, capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done.stderr
         assert done.stdout.split() == ["job", "FAILED" if code else "ran", *command.split()]
