@@ -4,7 +4,7 @@
 be built, the installation succeeds, NumPy computes, and ``not_built.txt`` in the native package
 has the reason. ``TRUENORM_REQUIRE_NATIVE=1`` makes that an error. ``TRUENORM_BUILD_CACHE`` is a
 folder for built extensions, since compiling takes two minutes. ``TRUENORM_REPOSITORY`` is the
-address of the repository, which makes the links of the package's description absolute.
+address of the repository, for the links of the package's description and for its project URLs.
 """
 
 import os
@@ -39,19 +39,35 @@ CACHE = os.environ.get("TRUENORM_BUILD_CACHE")
 REPOSITORY = os.environ.get("TRUENORM_REPOSITORY", "").rstrip("/")
 
 
-def description() -> str:
-    """Return README.md; its links are absolute if the address of the repository is known.
+# Code, whose brackets are no links; or a link without a scheme that leads to a file.
+CODE_OR_LINK = re.compile(
+    r"^```.*?^```$|`[^`\n]*`|(!?)\[([^\[\]]*)\]\((?!\w+:|#)([^()\s]*)\)",
+    re.MULTILINE | re.DOTALL,
+)
+# A package index shows these addresses beside the description.
+PROJECT_URLS = {
+    "Source": REPOSITORY,
+    "Documentation": f"{REPOSITORY}/blob/HEAD/docs/index.md",
+    "Changelog": f"{REPOSITORY}/blob/HEAD/CHANGELOG.md",
+    "Issues": f"{REPOSITORY}/issues",
+}
 
-    A package index shows the text without the files that relative links lead to.
+
+def description() -> str:
+    """Return README.md for a package index, which has no files that relative links lead to.
+
+    These links become absolute, or plain text if the address of the repository is not known.
     """
-    text = Path("README.md").read_text(encoding="utf-8")
-    if not REPOSITORY:
-        return text
-    return re.sub(
-        r"(!?)(\[[^\]]*\]\()(?!https?:|#)",
-        lambda link: f"{link[0]}{REPOSITORY}/{'raw' if link[1] else 'blob'}/HEAD/",
-        text,
-    )
+
+    def replaced(match: re.Match[str]) -> str:
+        image, text, file = match.groups()
+        if file is None:
+            return match[0]
+        if not REPOSITORY:
+            return text
+        return f"{image}[{text}]({REPOSITORY}/{'raw' if image else 'blob'}/HEAD/{file})"
+
+    return CODE_OR_LINK.sub(replaced, Path("README.md").read_text(encoding="utf-8"))
 
 
 class NotBuiltError(Exception):
@@ -225,6 +241,7 @@ core = Extension(
 setup(
     long_description=description(),
     long_description_content_type="text/markdown",
+    project_urls=PROJECT_URLS if REPOSITORY else {},
     ext_modules=[core] if PURE_REASON is None else [],
     cmdclass={"build_py": BuildModules, "build_ext": BuildCore},
     # The oldest Python whose limited API the core uses: see Py_LIMITED_API in module.c.

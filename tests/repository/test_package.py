@@ -1,8 +1,12 @@
 """What the package says of itself, and what importing it does."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -71,6 +75,15 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def metadata(checkout: Path, repository: str) -> Message:
+    """Return the metadata of a package that is built with the address of the repository."""
+    command = [sys.executable, "setup.py", "--quiet", "egg_info"]
+    variables = {**os.environ, "TRUENORM_REPOSITORY": repository}
+    subprocess.run(command, cwd=checkout, env=variables, check=True)
+    (file,) = checkout.glob("src/*.egg-info/PKG-INFO")
+    return message_from_string(file.read_text(encoding="utf-8"))
+
+
 def run_python(code: str) -> str:
     return subprocess.check_output([sys.executable, "-W", "error", "-c", code], text=True)
 
@@ -116,6 +129,45 @@ def test_sdist_has_what_builds_tests_and_documents_and_no_more(checkout: Path) -
     (manifest,) = checkout.glob("src/*.egg-info/SOURCES.txt")
     listed = set(manifest.read_text(encoding="utf-8").splitlines())
     assert {name for name in listed if ".egg-info/" not in name} == {*BUILD_FILES, *IN_SDIST}
+
+
+class TestLinksOfTheMetadata:
+    ADDRESS = "https://example.org/truenorm"
+    README = """# Norms
+See [a page](docs/page.md#part) and `x[i](y)`, [elsewhere](https://example.com), [below](#below).
+
+![A figure](docs/figure.svg)
+
+```pycon
+>>> kernels[0](x)
+```
+"""
+
+    @pytest.mark.parametrize("address", [ADDRESS, f"{ADDRESS}/"])
+    def test_they_are_absolute_with_the_address(self, checkout: Path, address: str) -> None:
+        (checkout / "README.md").write_text(self.README, encoding="utf-8")
+        expected = self.README.replace("(docs/page", f"({self.ADDRESS}/blob/HEAD/docs/page")
+        expected = expected.replace("(docs/fig", f"({self.ADDRESS}/raw/HEAD/docs/fig")
+        assert metadata(checkout, address).get_payload() == expected
+
+    def test_they_are_plain_text_without_it(self, checkout: Path) -> None:
+        (checkout / "README.md").write_text(self.README, encoding="utf-8")
+        expected = self.README.replace("[a page](docs/page.md#part)", "a page")
+        expected = expected.replace("![A figure](docs/figure.svg)", "A figure")
+        assert metadata(checkout, "").get_payload() == expected
+
+    @pytest.mark.parametrize("address", [ADDRESS, ""])
+    def test_of_the_readme_they_lead_somewhere(self, checkout: Path, address: str) -> None:
+        built = metadata(checkout, address)
+        links = re.findall(r"\]\((.*?)\)", str(built.get_payload()))
+        urls = dict(url.split(", ") for url in built.get_all("Project-URL", []))
+        for link in (*links, *urls.values()):
+            assert link.startswith(("https://", "#"))
+            file = re.match(rf"{self.ADDRESS}/(?:blob|raw)/HEAD/([^#]*)", link)
+            assert file is None or (ROOT / file[1]).exists()
+        names = ["Source", "Documentation", "Changelog", "Issues"]
+        assert list(urls) == (names if address else [])
+        assert all(url.startswith(address) for url in urls.values())
 
 
 def test_free_threaded_python_builds_no_core_and_says_why(checkout: Path) -> None:

@@ -62,7 +62,7 @@ def test_another_tag(checkout: Path, tag: str) -> None:
     ("file", "before", "after", "expected"),
     [
         ("CHANGELOG.md", "1.2.3", "1.2.4", "must be '1.2.3 (YYYY-MM-DD)', got '1.2.4 (2030-"),
-        ("CHANGELOG.md", "(2030-01-31)", "(soon)", "must be '1.2.3 (YYYY-MM-DD)', got '1.2.3 (soon)'"),
+        ("CHANGELOG.md", "(2030-01-31)", "(soon)", "(YYYY-MM-DD)', got '1.2.3 (soon)'"),
         ("CHANGELOG.md", "1.2.3 (2030-01-31)", "Unreleased", "(YYYY-MM-DD)', got 'Unreleased'"),
         ("CHANGELOG.md", "## 1", "## Unreleased\n\n## 1", "(YYYY-MM-DD)', got 'Unreleased'"),
         ("CHANGELOG.md", "## 1.2.3 (2030-01-31)", "", "(YYYY-MM-DD)', got 'nothing'"),
