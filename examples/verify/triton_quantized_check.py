@@ -1,8 +1,8 @@
 """RMSNorm with int8 codes and a scale for each row, in Triton.
 
-On a GPU it is compiled. Without one, Triton's interpreter runs it on a CPU:
+It needs PyTorch, Triton and the extra verify of truenorm. On a GPU it is compiled. Without one,
+Triton's interpreter runs it on a CPU:
 
-    pip install torch triton "truenorm[verify]"
     TRITON_INTERPRET=1 truenorm verify triton_quantized_check.py --recipe "late/T, divide"
 
 float16 only: the interpreter of Triton 3.9.0 truncates where it should round to bfloat16.

