@@ -425,6 +425,25 @@ INLINE bool compute_rows(const call_t *call, int64_t start, int64_t n, bool cent
 
 /* ---- columns ---- */
 
+/* L sums of which n are loaded; the others are zero. */
+INLINE doubles sums_or_zero(const double *x, int64_t n)
+{
+    doubles sums = {0};
+    if (n >= L)
+        return LOAD(doubles, x);
+    memcpy(&sums, x, (size_t)n * sizeof(double));
+    return sums;
+}
+
+/* Store the first n of L results. */
+INLINE void store_columns(float *column, halves results, int64_t n)
+{
+    if (n >= L)
+        STORE(column, results);
+    else
+        memcpy(column, &results, (size_t)n * sizeof(float));
+}
+
 /* Round dgamma of n columns, whose sums are SUMS x n, where the bound allows it. Return how many
    are undecided, and which. */
 static inline int64_t round_dgamma_of(const call_t *call, const double *sums, int64_t offset,
@@ -436,12 +455,16 @@ static inline int64_t round_dgamma_of(const call_t *call, const double *sums, in
     const double *bound = sums + DGAMMA_BOUND * n;
     float *dgamma = call->dgamma;
     undecided += offset;
-    if (type != FLOAT32)
-        memset(undecided, 1, (size_t)n);
-    for (int64_t j = 0; type == FLOAT32 && j < n; j++) { /* the sum as one float64 (E13) */
-        double s = high[j] + low[j], error = SLACK * bound[j] + call->bound_scale * U * fabs(s);
-        dgamma[offset + j] = (float)(s - error);
-        undecided[j] = bits_of(dgamma[offset + j]) != bits_of((float)(s + error));
+    memset(undecided, type != FLOAT32, (size_t)n);
+    for (int64_t j = 0; type == FLOAT32 && j < n; j += L) { /* the sum as one float64 (E13) */
+        doubles s = sums_or_zero(high + j, n - j) + sums_or_zero(low + j, n - j);
+        doubles error = SLACK * sums_or_zero(bound + j, n - j) +
+                        call->bound_scale * U * absolute(s);
+        halves lower = narrow(s - error);
+        half_bits differ = (half_bits)lower ^ (half_bits)narrow(s + error);
+        store_columns(dgamma + offset + j, lower, n - j);
+        for (int64_t k = 0; any(differ) && k < smaller(L, n - j); k++)
+            undecided[j + k] = differ[k] != 0;
     }
     for (int64_t j = 0; j < n; j++)
         if (undecided[j]) {
@@ -452,13 +475,30 @@ static inline int64_t round_dgamma_of(const call_t *call, const double *sums, in
     return count;
 }
 
+/* `rounded_bits` to float32 of a vector of pairs: to odd in float64, then to nearest. Sums of dy
+   are multiples of 2**-149, so the product of the parts does not underflow. */
+INLINE halves rounded_pairs(doubles high, doubles low)
+{
+    pairs_t s = two_sums(high, low);
+    longs pattern = (longs)s.high;
+    longs same_sign = s.low * s.high > 0; /* -1 if True */
+    pattern += (-1 - 2 * same_sign) & (s.low != 0) & ((pattern & 1) - 1);
+    return narrow((doubles)pattern);
+}
+
 static inline void round_dbeta_of(const call_t *call, const double *sums, int64_t offset,
                                   int64_t n)
 {
     const double *high = sums + DBETA_HIGH * n, *low = sums + DBETA_LOW * n;
-    for (int64_t j = 0; j < n; j++)
-        put(call->dbeta, offset + j, call->dbeta_type,
-            rounded_bits(high[j], low[j], call->dbeta_type));
+    if (call->dbeta_type == FLOAT32)
+        for (int64_t j = 0; j < n; j += L)
+            store_columns((float *)call->dbeta + offset + j,
+                          rounded_pairs(sums_or_zero(high + j, n - j),
+                                        sums_or_zero(low + j, n - j)), n - j);
+    else
+        for (int64_t j = 0; j < n; j++)
+            put(call->dbeta, offset + j, call->dbeta_type,
+                rounded_bits(high[j], low[j], call->dbeta_type));
 }
 
 /* Tier 2: add the term of a row to a column of dgamma (F10). */

@@ -291,12 +291,22 @@ void NAME(fast_merge)(double *sums, const double *others, int64_t size)
         sums[j] += others[j];
 }
 
+/* Round sums over rows to one of the types. */
+static void round_sums(const double *sums, void *results, int type, int64_t n)
+{
+    if (type == FLOAT32)
+        for (int64_t j = 0; j < n; j += L)
+            store_columns((float *)results + j, narrow(sums_or_zero(sums + j, n - j)), n - j);
+    else
+        for (int64_t j = 0; j < n; j++)
+            put(results, j, type, rounded_bits(sums[j], 0, type));
+}
+
 int64_t NAME(fast_round)(const call_t *call, const double *sums)
 {
-    for (int64_t j = 0; call->dgamma && j < call->size; j++)
-        put(call->dgamma, j, call->dgamma_type, rounded_bits(sums[j], 0, call->dgamma_type));
-    sums += call->size;
-    for (int64_t j = 0; call->dbeta && j < call->size; j++)
-        put(call->dbeta, j, call->dbeta_type, rounded_bits(sums[j], 0, call->dbeta_type));
+    if (call->dgamma)
+        round_sums(sums, call->dgamma, call->dgamma_type, call->size);
+    if (call->dbeta)
+        round_sums(sums + call->size, call->dbeta, call->dbeta_type, call->size);
     return 0;
 }
