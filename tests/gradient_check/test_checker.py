@@ -266,6 +266,18 @@ NOT_APPLICABLE: dict[str, tuple[Any, Any, Any, str]] = {
         [np.arange(3)],
         r"x is of type int64.*\.astype\(float\)",
     ),
+    "indices": (
+        lambda x, i: x[i],
+        lambda dy, *_: (dy, None),
+        [np.ones(3), np.array([0, 2, 1])],
+        r"i is of type int64.*indices.*leave it out of the inputs.*lambda x: forward\(x, i\)",
+    ),
+    "complex numbers": (
+        identity,
+        identity_backward,
+        [np.ones(2, complex)],
+        "^x is of type complex128: inputs must be real floating-point arrays",
+    ),
     "an input that is not finite": (
         lambda x1, x2: x1 * x2,
         identity_backward,

@@ -267,10 +267,17 @@ def _checked_gradient(name: str, value: Array, gradient: Any) -> Array:
 def checked_input(name: str, value: Any) -> Array:
     """Copy an input, or raise an error if it cannot be differentiated by."""
     array = np.array(value)
+    if array.dtype.kind in "iub":
+        raise TypeError(
+            f"{name} is of type {array.dtype}: inputs must be floating-point arrays. If {name} "
+            f"holds indices, labels or a mask, leave it out of the inputs and bind it: "
+            f"lambda x: forward(x, {name}), and the same for backward. Only if it holds numbers "
+            f"to differentiate by, pass {name}.astype(float)"
+        )
     if not np.issubdtype(array.dtype, np.floating):
         raise TypeError(
-            f"{name} is of type {array.dtype}: derivatives need floating point, "
-            "pass it with .astype(float) or bind it inside forward and backward"
+            f"{name} is of type {array.dtype}: inputs must be real floating-point arrays. Leave "
+            f"{name} out of the inputs and bind it inside forward and backward"
         )
     if not np.isfinite(array).all():
         raise ValueError(f"{name} has a non-finite element: derivatives need numbers")
