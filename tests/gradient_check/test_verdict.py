@@ -1,7 +1,8 @@
 """PASS only if the floor is below the tolerance: the rule, noise, flat functions and kinks."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import truenorm as tn
 from gradient_check.pairs import (
     FAIL,
+    GROSS,
     INCONCLUSIVE,
     PAIRS,
     PASS,
@@ -22,6 +24,7 @@ from gradient_check.pairs import (
     layer_norm,
     softmax,
     tanh_backward,
+    with_mistake,
 )
 from truenorm.gradient_check import GradientCheck, InputCheck, Verdict
 from truenorm.gradient_check.comparison import compare, worst_of
@@ -65,12 +68,25 @@ class TestRule:
         assert check_of(error, 0.0, leeway=5.0).verdict is verdict
 
     def test_floor_decides_if_nothing_changes(self) -> None:
-        assert check_of(0.0, 5.0, scale=0.0).verdict is INCONCLUSIVE
-        assert check_of(9.0, 5.0, scale=0.0).verdict is FAIL
+        assert check_of(0.0, 5.0, scale=0.0, tol=0.1).verdict is INCONCLUSIVE
+        assert check_of(9.0, 5.0, scale=0.0, tol=0.1).verdict is FAIL
 
     def test_inconclusive_element_does_not_hide_a_failing_one(self) -> None:
         check = worst_of([check_of(3.0, 0.0), check_of(4.0, 5.0)])
-        assert (check.verdict, check.error, check.floor) == (FAIL, 3.0, 5.0)
+        assert (check.verdict, check.error, check.floor) == (FAIL, 3.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("number", "verdict", "error", "floor"),
+        [(0.0, INCONCLUSIVE, 1.0, 2.1), (1.5, INCONCLUSIVE, 0.5, 2.1), (3.0, FAIL, 1.0, 0.1)],
+    )
+    def test_between_two_derivatives(
+        self, number: float, verdict: Verdict, error: float, floor: float
+    ) -> None:
+        """The derivatives are 0 and 2; outside of them, the jump is no part of the floor."""
+        estimate = Estimate(1.0, 0.1, 1.0, leeway=0.3, jump=2.0)
+        check = compare(InputCheck("x", 0.01, size=1), number, estimate, 1.0)
+        assert check.verdict is verdict
+        assert (check.error, check.floor) == pytest.approx((error, floor))
 
     def test_each_gradient_has_its_own_tolerance(self) -> None:
         tight, loose = check_of(1e-4, 0.0, tol=1e-12), check_of(1e-3, 0.0, tol=0.1)
@@ -316,6 +332,33 @@ class TestKinks:
         backward = partial(relu_backward, at_zero=slope)
         assert "kink" in str(demand(INCONCLUSIVE, relu, backward, x, method=method))
 
+    @pytest.mark.parametrize("slope", [-7.0, -0.01, 1.01, 7.0])
+    @pytest.mark.parametrize("size", [3, 600])
+    def test_outside_of_the_one_sided_derivatives(self, slope: float, size: int) -> None:
+        x = np.random.default_rng(0).standard_normal(size)
+        x[1] = 0.0
+        result = demand(FAIL, relu, partial(relu_backward, at_zero=slope), x)
+        assert "a gradient there must lie between them" in str(result)
+        assert result.worst == ((1,) if size == 3 else None)
+
+    @pytest.mark.parametrize(("slope", "verdict"), [(0.9, FAIL), (1.05, INCONCLUSIVE), (1.2, FAIL)])
+    def test_small_kink_of_a_steep_function(self, slope: float, verdict: Verdict) -> None:
+        """The one-sided derivatives are 1 and 1.1."""
+
+        def backward(dy: Array, x: Array) -> Array:
+            return np.asarray(dy * np.where(x == 0, slope, 1 + 0.1 * (x > 0)))
+
+        x = np.array([0.0, 1.0, -1.0])
+        demand(verdict, lambda x: x + 0.1 * relu(x), backward, x, method="central")
+
+    @pytest.mark.parametrize("zeros", [2, 4, 6])
+    def test_kinks_that_cancel_in_the_loss(self, zeros: int) -> None:
+        """With dy of both signs, the loss may have no kink; each output has one."""
+        x = np.random.default_rng(0).standard_normal(600)
+        x[:zeros] = 0.0
+        for seed in range(8):
+            forbid(FAIL, relu, relu_backward, x, seed=seed)
+
     @pytest.mark.parametrize("method", ["auto", "central"])
     def test_abs(self, method: str) -> None:
         x = np.array([0.0, 1.0, -1.0])
@@ -327,6 +370,8 @@ class TestKinks:
         """Next to a constant, f(conj z) is close to conj f(z); the step shows one side."""
         x, backward = np.array([0.0, 1.0, -1.0]), partial(relu_backward, at_zero=slope)
         demand(INCONCLUSIVE, lambda x: 100 + relu(x), backward, x, method="complex")
+        outside = partial(relu_backward, at_zero=slope + 7)
+        demand(FAIL, lambda x: 100 + relu(x), outside, x, method="complex")
 
     @pytest.mark.parametrize("size", [8, 600])
     def test_distant_kinks_are_harmless(self, size: int) -> None:
@@ -478,3 +523,54 @@ class TestMessages:
 
         result = demand(INCONCLUSIVE, coarse, tanh_backward, np.array([0.3]), method=method)
         assert advice in str(result)
+
+
+NUMBERS = re.compile(r"error (\S+), floor (\S+?),(?: rounding (\S+),)? tolerance (\S+?)[ )]")
+PRINTED = 0.05
+"""Relative rounding error of a printed number."""
+
+
+def wrong_pairs() -> Iterator[tuple[str, Callable[..., Any], Callable[..., Any], Any]]:
+    """Yield wrong pairs: exact and noisy, flat and with kinks, at several sizes of errors."""
+    for name, pair in PAIRS.items():
+        for mistake in GROSS:
+            yield name, pair.forward, with_mistake(pair, mistake, pair.at_fault), pair.inputs
+    x = np.array([0.0, 0.3, -0.7, 1e-9, 2.0, 20.0])
+    for factor in (1 + 1e-11, 1 + 1e-7, 1 + 3e-6, 1.01, 3.0, -1e6, 1e-9):
+        for name, forward, slope in [
+            ("tanh", np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+            ("steep", lambda x: np.sin(1e6 * x), lambda x: 1e6 * np.cos(1e6 * x)),
+            ("relu", relu, lambda x: x > 0),
+            ("rounded", lambda x: np.tanh(x.astype(np.float32)), lambda x: 1 - np.tanh(x) ** 2),
+            ("offset", lambda x: np.tanh(1e7 + x - 1e7), lambda x: 1 - np.tanh(x) ** 2),
+            ("constant", lambda x: 1 + 0 * x, lambda x: 1e-3 + 0 * x),
+        ]:
+            yield name, forward, lambda dy, x, s=slope, f=factor: f * dy * s(x), x
+            large = np.resize(x, 600) + np.linspace(0, 0.1, 600)
+            yield f"{name} by projections", forward, lambda dy, x, s=slope, f=factor: (
+                f * dy * s(x)
+            ), large
+
+
+@pytest.mark.parametrize("method", ["auto", "complex", "central"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_printed_numbers_are_those_that_decided(method: Any) -> None:
+    """An error of a FAIL is above tolerance + floor, or + 4 floors if that is an estimate."""
+    failures = 0
+    for name, forward, backward, inputs in wrong_pairs():
+        try:
+            result = tn.gradcheck(forward, backward, inputs, method=method)
+        except ValueError:  # the method does not take this function
+            continue
+        for check in result.inputs:
+            if check.verdict is not FAIL:
+                continue
+            failures += 1
+            floors = 1 if result.method == "jet" else 4
+            for shown in (str(check), check.summary):
+                match = NUMBERS.search(shown)
+                assert match, shown
+                error, floor, rounding, tol = (float(each or 0) for each in match.groups())
+                allowed = tol + floors * floor + rounding
+                assert (1 + PRINTED) * error > (1 - PRINTED) * allowed, f"{name}\n{result}"
+    assert failures > 50

@@ -39,6 +39,8 @@ COARSE = 2.0**-23
 """If the relative floor of three steps is above this, nine steps are taken."""
 SCREENING_SHARE = 1 / 4
 """The part of the tolerance that the floor of the screening may use."""
+KINK_STEP = 1 / 64
+"""Steps that look for a kink, relative to the smallest step of a limit."""
 OUTPUT_ROUNDING = 2.0**-46
 """Larger relative noise of an output is measured more closely: it may be a fine wiggle."""
 MAX_SCREENED_OUTPUTS = 2**20
@@ -51,6 +53,10 @@ ROUNDED_INSIDE = (
 NEAR_KINK = (
     "the derivatives to the left and to the right differ by {jump:.2g}: a kink nearer than the "
     "smallest step, where there may be no derivative"
+)
+AT_KINK = (
+    "the derivatives on the two sides of a kink are {low:.6g} and {high:.6g}: a gradient there "
+    "must lie between them"
 )
 FLAT_IN_TYPE = (
     "forward does not change there: in its type it is flat, and a derivative below {floor:.2g} "
@@ -73,17 +79,22 @@ class Differences(NamedTuple):
 
 
 class Extrapolation(NamedTuple):
-    """A limit of differences and a bound of its error, which includes `jump` and `noise`."""
+    """A limit of differences and a bound of its error, which includes `jump` and `noise`.
+
+    `rest` is the bound without the jump, and `step` the smallest step.
+    """
 
     value: float
     floor: float
     scale: float
     jump: float
     noise: float
+    rest: float
+    step: float
 
 
 _Row = list[float]
-NO_LIMIT = Extrapolation(math.nan, math.inf, 0.0, 0.0, math.inf)
+NO_LIMIT = Extrapolation(math.nan, math.inf, 0.0, 0.0, math.inf, math.inf, math.inf)
 
 
 class Central:
@@ -113,12 +124,16 @@ class Central:
         coarse, fine = self._noise_of_columns(direction, columns)
         noises = [coarse, *[fine] * (len(columns) - 1)]
         limits = [_extrapolate(*pair) for pair in zip(columns, noises, strict=True)]
-        (value, floor, scale, jump, rounding), contradiction = _best(limits[::-1])
-        why = ""
+        limit, contradiction = _best(limits[::-1])
+        value, floor, scale, jump, rounding, rest, _ = limit
+        why, width = "", 0.0
         if not math.isfinite(floor):
             why = OUTSIDE
         elif value and _is_staircase(columns):
             why = ROUNDED_INSIDE.format(floor=floor)
+        elif width := self._kink_width(direction, limit):
+            why = AT_KINK.format(low=value - width / 2, high=value + width / 2)
+            floor = rest
         elif 2 * jump > floor:
             why = NEAR_KINK.format(jump=jump)
         elif not scale:
@@ -126,7 +141,7 @@ class Central:
         # A constant output may change below its last place, as the largest of a softmax does.
         invisible = root_sum_square(self._ulps) / columns[0][0].step
         leeway = max((CERTAINTY - 1) * floor, contradiction) + invisible
-        return Estimate(value, floor, scale, leeway, why, lost=min(rounding, floor))
+        return Estimate(value, floor, scale, leeway, why, min(rounding, floor), width)
 
     def screen(self, direction: Direction) -> Estimate:
         """Extrapolate from three steps, and look for contradictions with two smaller ones.
@@ -190,6 +205,30 @@ class Central:
         parts = zip(np.split(noise, ends), self._y, strict=True)
         contributions = self._problem.times_dy(part.reshape(y.shape) for part, y in parts)
         return [np.abs(each) for each in contributions]
+
+    def _kink_width(self, direction: Direction, limit: Extrapolation) -> float:
+        """Return how far right and left derivatives are apart, summed over all outputs.
+
+        Return 0 unless that is far more than the error of the limit.
+
+        In the loss, the jumps of several outputs may cancel. Steps are smaller than that of a
+        limit, so that curvature is within the noise, and a jump within the noise does not count.
+        """
+        step = max(KINK_STEP * limit.step, self._step_range(direction)[0])
+
+        def bends(step: float) -> Contributions:
+            triples = zip(*self._both_sides(self._inputs, direction, step), self._y, strict=True)
+            return self._problem.times_dy(((a - y) - (y - b)) / step for a, b, y in triples)
+
+        noises = self._output_noise if self.screens else self._ulps
+        total = 0.0
+        for near, far, noise, ulp in zip(
+            bends(step), bends(2 * step), noises, self._ulps, strict=True
+        ):
+            jump = np.abs(2 * near - far)
+            # Two bends of four outputs each, the first one twice.
+            total += float(np.where(jump > 12 * (noise + ulp) / step, jump, 0.0).sum())
+        return total if total > CERTAINTY * limit.rest else 0.0
 
     def _step_range(self, direction: Direction) -> tuple[float, float]:
         """Return the smallest step that is exact, and the first step."""
@@ -320,9 +359,12 @@ def _extrapolate(column: Sequence[Differences], noise: float) -> Extrapolation:
         for order, slope in enumerate(coarser):
             value, jump = slopes[order + 1], abs(jumps[order + 1])
             correction = max(abs(value - slopes[order]), abs(value - slope))
-            floor = correction + rounding + jump
-            if floor < best.floor:
-                best = Extrapolation(value, floor, sample.scale, jump, rounding)
+            rest = correction + rounding
+            if rest + jump < best.floor:
+                floor = rest + jump
+                best = Extrapolation(
+                    value, floor, sample.scale, jump, rounding, rest, sample.step
+                )
         rows.append(best)
     agreeing = [_agreeing(three) for three in zip(rows, rows[1:], rows[2:], strict=False)]
     return min(agreeing, key=lambda limit: limit.floor, default=NO_LIMIT)
@@ -348,7 +390,8 @@ def _agreeing(limits: tuple[Extrapolation, Extrapolation, Extrapolation]) -> Ext
     *others, last = limits
     distances = [abs(last.value - other.value) for other in others]
     jump = max(each.jump for each in limits)
-    return last._replace(floor=max(last.floor, jump, *distances), jump=jump)
+    floor, rest = max(last.floor, jump, *distances), max(last.rest, *distances)
+    return last._replace(floor=floor, jump=jump, rest=rest)
 
 
 def _best(limits: list[Extrapolation]) -> tuple[Extrapolation, float]:
@@ -364,9 +407,9 @@ def _best(limits: list[Extrapolation]) -> tuple[Extrapolation, float]:
     best, contradiction = limits[0], 0.0
     for position, limit in enumerate(limits):
         distances = [abs(limit.value - finer.value) - finer.noise for finer in limits[:position]]
-        floor = max([limit.floor, *distances])
+        floor, rest = max([limit.floor, *distances]), max([limit.rest, *distances])
         if floor < best.floor or math.isnan(best.value):
-            best = limit._replace(floor=floor)
+            best = limit._replace(floor=floor, rest=rest)
             finer = limits[max(0, position - 1)]
             contradiction = abs(limit.value - finer.value) if math.isfinite(finer.value) else 0.0
     return best, contradiction

@@ -272,41 +272,51 @@ def _exact_sum(wide: NDArray[np.float64], direction: Direction) -> float:
 def compare(
     check: InputCheck, number: float, estimate: Estimate, scale: float, rounding: float = 0.0
 ) -> InputCheck:
-    """Compare one number of a gradient with its derivative, relative to a scale."""
+    """Compare one number of a gradient with its derivative, relative to a scale.
+
+    Where there are two derivatives, a gradient that is not between them has the error to the
+    nearest one, and the jump is no part of the floor. If no output changes, the scale is that of
+    the number itself.
+    """
+    scale = scale or abs(number)
     error, floor, excess = math.inf, math.inf, 0.0
     allowed = _relative(rounding, scale)
+    tol = max(check.tol, min(allowed, MAX_RELAXED_TOLERANCE))
+    fails = False
     if not math.isfinite(number):
         error, floor, excess = math.nan, estimate.floor, math.nan
     elif math.isfinite(estimate.value) and math.isfinite(estimate.floor):
         difference = abs(number - estimate.value)
-        error = _relative(difference, scale)
-        floor = _relative(max(estimate.floor, rounding), scale)
+        outside = max(0.0, difference - estimate.jump / 2)
         # A floor as large as the contributions shows nothing, unless there are none.
         if estimate.floor < max(scale, estimate.scale) or not estimate.scale:
             accounted = estimate.floor + estimate.leeway + rounding
-            excess = _relative(max(0.0, difference - accounted), scale)
+            excess = _relative(max(0.0, outside - accounted), scale)
+        fails = excess > tol
+        error = _relative(outside if fails else difference, scale)
+        floor = _relative(estimate.floor + (0.0 if fails else estimate.jump), scale)
     return replace(
         check,
-        tol=max(check.tol, min(allowed, MAX_RELAXED_TOLERANCE)),
+        tol=tol,
         error=error,
         floor=floor,
         excess=excess,
         analytic=number,
         numeric=estimate.value,
-        why="" if excess > check.tol else estimate.why,
+        why="" if fails and not estimate.jump else estimate.why,
         rounding=allowed,
     )
 
 
 def worst_of(checks: Sequence[InputCheck]) -> InputCheck:
-    """Return the worst of the checks, with the largest floor of all."""
+    """Return the worst of the checks; if all pass, with the largest floor and tolerance."""
     worst = max(checks, key=_badness)
-    largest_floor = max(checks, key=lambda check: check.floor)
-    if worst.verdict is Verdict.PASS:
-        # Each is within its own tolerance, so all are within the largest.
-        loosest = max(checks, key=lambda check: check.tol)
-        worst = replace(worst, tol=loosest.tol, rounding=loosest.rounding)
-    return replace(worst, floor=largest_floor.floor, why=worst.why or largest_floor.why)
+    if worst.verdict is not Verdict.PASS:
+        return worst  # the numbers that decided
+    # Each is within its own tolerance, so all are within the largest.
+    loosest = max(checks, key=lambda check: check.tol)
+    floor = max(check.floor for check in checks)
+    return replace(worst, tol=loosest.tol, rounding=loosest.rounding, floor=floor)
 
 
 def _badness(check: InputCheck) -> tuple[int, bool, float, float]:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from truenorm.gradient_check.central_differences import Central
+from truenorm.gradient_check.central_differences import AT_KINK, Central
 from truenorm.gradient_check.method import CERTAINTY, Estimate, NotApplicableError, sum_and_scale
 from truenorm.gradient_check.noise import (
     SUSPICIOUS,
@@ -119,7 +119,7 @@ class ComplexStep:
             direction = random_direction(input_index, value.shape, bits, random)
             slope, scale = sum_and_scale(self.contributions(direction, self.inputs))
             other = central.derivative(direction)
-            allowed = CERTAINTY * other.floor + CENTRAL_TOLERANCE * max(scale, other.scale)
+            allowed = CERTAINTY * (other.floor + other.jump) + CENTRAL_TOLERANCE * max(scale, other.scale)
             if abs(slope - other.value) > allowed:
                 raise NotApplicableError(
                     "forward is not analytic (abs, a conjugate or the like): a complex step "
@@ -146,12 +146,16 @@ class ComplexStep:
         non_analytic = line.non_analytic(enough=max(noise, NEGLIGIBLE * share))
         # A step of h has an error of h**2 times the third derivative, as of x**3 at 0.
         truncation = STEP * max(abs(line.slope(side)) for side in (SIDES[0], -SIDES[0]))
-        floor = noise + jump + non_analytic + truncation
+        floor, width = noise + non_analytic + truncation, 0.0
         why = NOT_EXCLUDED if non_analytic > noise else ""
-        if jump > noise:
-            why = JUMP.format(jump=jump)
+        if jump > CERTAINTY * floor:
+            value, width = line.kink()
+            why = AT_KINK.format(low=value - width / 2, high=value + width / 2)
+        else:
+            floor += jump
+            why = JUMP.format(jump=jump) if jump > noise else why
         leeway = (CERTAINTY - 1) * floor
-        return Estimate(value, floor, scale, leeway, why, lost=noise + non_analytic)
+        return Estimate(value, floor, scale, leeway, why, noise + non_analytic, width)
 
     screen = derivative
 
@@ -205,6 +209,16 @@ class _Line:
             if bound <= enough:
                 break
         return bound
+
+    def kink(self) -> tuple[float, float]:
+        """Return the mean of right and left derivatives, and how far they are apart.
+
+        The distance is summed over all outputs, whose jumps may cancel in the loss.
+        """
+        right, left = (self._contributions(side * SIDES[-1] * self._unit) for side in (1, -1))
+        pairs = list(zip(right, left, strict=True))
+        mean, _ = sum_and_scale([(r + each) / 2 for r, each in pairs])
+        return mean, sum_and_scale([r - each for r, each in pairs])[1]
 
     def non_analytic(self, enough: float) -> float:
         """Bound the part of the derivative that a complex step does not show.

@@ -29,7 +29,9 @@ class Estimate(NamedTuple):
     `leeway` is how much farther a correct gradient may be off: because the floor is an estimate,
     or because forward, rounded to its type, has another derivative than its formula. `lost` is
     the part of floor and leeway that is lost to rounding. `why` explains a floor that is more
-    than rounding.
+    than rounding. `jump` is not zero if there are two derivatives, ``value - jump/2`` and
+    ``value + jump/2``: to the left and to the right of a kink. A correct gradient lies
+    between them.
     """
 
     value: float
@@ -38,6 +40,7 @@ class Estimate(NamedTuple):
     leeway: float = 0.0
     why: str = ""
     lost: float = 0.0
+    jump: float = 0.0
 
 
 def sum_and_scale(contributions: Contributions) -> tuple[float, float]:

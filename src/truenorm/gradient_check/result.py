@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 NOISY = "The floor is above the tolerance: forward loses too many digits here for this method."
+LOSSY = "Rounding errors of backward are above the tolerance: it loses too many digits here."
 NO_DIGITS = 0.01
 """Relative errors above this leave no digits worth a message."""
 MISSING = (
@@ -41,9 +42,10 @@ class InputCheck:
     error : float
         The largest difference, relative to the size of the gradient.
     floor : float
-        The largest part of a difference that the method itself may cause, in the same units.
+        The part of that difference that the method itself may cause, in the same units. If all
+        elements pass, it is the largest of all.
     excess : float
-        The largest part of a difference that the method cannot cause.
+        The part of that difference that the method cannot cause.
     checked, size : int
         The number of elements that were checked one by one, and the number of all elements. 0 were
         checked if random projections were, which include every element.
@@ -79,7 +81,7 @@ class InputCheck:
         """The verdict on this gradient; an error of NaN fails."""
         if math.isnan(self.error) or self.excess > self.tol:
             return Verdict.FAIL
-        if self.error <= self.tol and self.floor <= self.tol:
+        if all(part <= self.tol for part in (self.error, self.floor, self.rounding)):
             return Verdict.PASS
         return Verdict.INCONCLUSIVE
 
@@ -92,18 +94,16 @@ class InputCheck:
         if self.missing and self.verdict is Verdict.FAIL:
             return f"{MISSING.format(name=self.name)} (derivative {self.numeric:.6g})"
         scope = f"{self.checked} of {self.size} elements" if self.checked else "random projections"
-        return (
-            f"error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e} "
-            f"({scope}; worst{self._where}: {self._values}){self._digits}"
-        )
+        return f"{self._numbers} ({scope}; worst{self._where}: {self._values}){self._digits}"
 
     @property
     def explanation(self) -> str:
         """Why the verdict is not PASS, if there is more to it than a wrong gradient."""
         if self.verdict is not Verdict.PASS and self.why:
             return self.why
-        noisy = self.verdict is Verdict.INCONCLUSIVE and self.floor > self.tol
-        return NOISY if noisy else ""
+        if self.verdict is not Verdict.INCONCLUSIVE:
+            return ""
+        return NOISY if self.floor > self.tol else LOSSY if self.rounding > self.tol else ""
 
     @property
     def summary(self) -> str:
@@ -112,8 +112,14 @@ class InputCheck:
             return f"{self.verdict}: {MISSING.format(name=self.name)}"
         return (
             f"{self.verdict}: gradient of {self.name}{self._where}: {self._values} "
-            f"(error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e})"
+            f"({self._numbers})"
         )
+
+    @property
+    def _numbers(self) -> str:
+        """The numbers that decide; the rounding of backward where it is above the floor."""
+        rounding = f", rounding {self.rounding:.1e}" if self.rounding > self.floor else ""
+        return f"error {self.error:.1e}, floor {self.floor:.1e}{rounding}, tolerance {self.tol:.2g}"
 
     @property
     def _where(self) -> str:
