@@ -58,6 +58,10 @@ AT_KINK = (
     "the derivatives on the two sides of a kink are {low:.6g} and {high:.6g}: a gradient there "
     "must lie between them"
 )
+STAIRCASE = (
+    "forward is a staircase: next to the inputs it has the derivative {near:.6g}, and over many "
+    "of its steps {wide:.6g}. Check a smooth forward, such as the equation that a bisection solves"
+)
 FLAT_IN_TYPE = (
     "forward does not change there: in its type it is flat, and a derivative below {floor:.2g} "
     "is not visible"
@@ -104,6 +108,7 @@ class Central:
     reason = "central: differences of forward; they take any function"
     tolerance = 1e-6
     least_scale = 1.0
+    found_staircase = False
     max_elements = 512
 
     def __init__(self, problem: Problem) -> None:
@@ -141,7 +146,38 @@ class Central:
         # A constant output may change below its last place, as the largest of a softmax does.
         invisible = root_sum_square(self._ulps) / columns[0][0].step
         leeway = max((CERTAINTY - 1) * floor, contradiction) + invisible
-        return Estimate(value, floor, scale, leeway, why, min(rounding, floor), width)
+        estimate = Estimate(value, floor, scale, leeway, why, min(rounding, floor), width)
+        # A derivative that is not zero may be that of a small wiggle.
+        return estimate if scale else self.staircase(direction, estimate) or estimate
+
+    def staircase(self, direction: Direction, near: Estimate) -> Estimate | None:
+        """Return an estimate with both derivatives of a staircase, or None if it is none.
+
+        The result of a bisection changes in steps. Within a step its derivative is zero, or that
+        of the bracket; differences over many steps show the function that it follows. They are
+        wide: from a quarter of the spread or of the elements that move, whichever is smaller.
+        """
+        least, first = self._step_range(direction)
+        size = float(np.median(np.abs(self._inputs[direction.input_index][direction.step != 0])))
+        start = max(min(first, 2.0 ** round(math.log2(size) - 2)) if size else first, least)
+        steps = [start * 2.0**-level for level in range(LEVELS) if start * 2.0**-level >= least]
+        column = [self._differences(direction, step) for step in steps]
+        # The noise of a staircase is its steps, which corrections of the extrapolation show.
+        wide = _extrapolate(column, self._resolution(column))
+        jump = abs(wide.value - near.value)
+        # Limits of a staircase may agree by chance.
+        floor, chance = wide.floor + near.floor, SMOOTH * abs(wide.value)
+        if not jump > CERTAINTY * floor + chance:
+            return None
+        floor += chance
+        return Estimate(
+            (wide.value + near.value) / 2,
+            floor,
+            max(wide.scale, near.scale),
+            (CERTAINTY - 1) * floor,
+            STAIRCASE.format(near=near.value, wide=wide.value),
+            jump=jump,
+        )
 
     def screen(self, direction: Direction) -> Estimate:
         """Extrapolate from three steps, and look for contradictions with two smaller ones.
@@ -362,9 +398,7 @@ def _extrapolate(column: Sequence[Differences], noise: float) -> Extrapolation:
             rest = correction + rounding
             if rest + jump < best.floor:
                 floor = rest + jump
-                best = Extrapolation(
-                    value, floor, sample.scale, jump, rounding, rest, sample.step
-                )
+                best = Extrapolation(value, floor, sample.scale, jump, rounding, rest, sample.step)
         rows.append(best)
     agreeing = [_agreeing(three) for three in zip(rows, rows[1:], rows[2:], strict=False)]
     return min(agreeing, key=lambda limit: limit.floor, default=NO_LIMIT)

@@ -211,7 +211,7 @@ def _first_conclusive(problem: Problem, options: _Options) -> GradientCheck:
         result = GradientCheck(_check_inputs(problem, method, options), name, why)
         if options.method == "auto" and options.tol is None:
             result = _with_relaxed_tolerance(result)
-        if result.verdict is not Verdict.INCONCLUSIVE:
+        if result.verdict is not Verdict.INCONCLUSIVE or method.found_staircase:
             return result
         first = result if first is None else first
         reasons.append(f"not {name}, which was inconclusive (floor {result.floor:.1e})")

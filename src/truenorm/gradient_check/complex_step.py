@@ -56,6 +56,7 @@ class ComplexStep:
     reason = "complex: a step along the imaginary axis, exact up to rounding"
     tolerance = 1e-12
     least_scale = 1 / 64
+    found_staircase = False
     max_elements = 512
     screens = False
 
@@ -119,7 +120,9 @@ class ComplexStep:
             direction = random_direction(input_index, value.shape, bits, random)
             slope, scale = sum_and_scale(self.contributions(direction, self.inputs))
             other = central.derivative(direction)
-            allowed = CERTAINTY * (other.floor + other.jump) + CENTRAL_TOLERANCE * max(scale, other.scale)
+            allowed = CERTAINTY * (other.floor + other.jump) + CENTRAL_TOLERANCE * max(
+                scale, other.scale
+            )
             if abs(slope - other.value) > allowed:
                 raise NotApplicableError(
                     "forward is not analytic (abs, a conjugate or the like): a complex step "

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.gradient_check.central_differences import Central
 from truenorm.gradient_check.method import Estimate, NotApplicableError
 from truenorm.gradient_check.noise import (
     CLOSE,
@@ -49,16 +50,19 @@ class JetMethod:
             raise NotApplicableError(
                 "python-flint is not installed: pip install 'truenorm[verify]'"
             ) from None
-        from truenorm.gradient_check.jets import UndecidedError, jets_of  # needs python-flint
+        from truenorm.gradient_check.jets import Jet, UndecidedError, jets_of  # need python-flint
 
         self._arb, self._precision, self._jets_of = flint.arb, flint.ctx.workprec, jets_of
         self._problem = problem
+        self._central = Central(problem)
+        self.found_staircase = False
         self._bits = FIRST_BITS
         elements = sum(value.size for value in problem.inputs)
         if elements > MAX_ELEMENTS:
             raise NotApplicableError(
                 f"inputs have {elements} elements, and jets take {MAX_ELEMENTS}"
             )
+        Jet.branched = False
         zeros = [np.zeros(value.shape) for value in problem.inputs]
         try:
             with self._precision(self._bits):
@@ -69,6 +73,7 @@ class JetMethod:
             raise NotApplicableError(
                 f"forward cannot be run on arrays of objects ({type(error).__name__}: {error})"
             ) from error
+        self._branches = Jet.branched
         self._resolution = root_sum_square(output_ulps(problem, problem.inputs))
 
     def weight_bits(self, _: int) -> int:
@@ -83,6 +88,11 @@ class JetMethod:
                 break
             self._bits *= 2
         spread = spread_of(self._problem.inputs[direction.input_index])
+        if self._branches:
+            staircase = self._central.staircase(direction, estimate)
+            if staircase:
+                self.found_staircase = True
+                return staircase
         if not estimate.scale:
             # The derivative is exactly 0, but a rounded gradient need not be.
             return estimate._replace(leeway=self._resolution / spread)

@@ -50,10 +50,12 @@ class Jet:
     """A value and its derivative along one direction.
 
     Floats and integers in the function are exact. Operations that would lose the derivative, such
-    as a cast to float, raise TypeError.
+    as a cast to float, raise TypeError. `branched` is set by comparisons and by rounding to an
+    integer: a function without them is smooth, and its derivative that of its program.
     """
 
     __slots__ = ("slope", "value")
+    branched: ClassVar[bool] = False
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __init__(self, value: Any, slope: Any = 0) -> None:
@@ -123,6 +125,7 @@ class Jet:
 
     def _order(self, other: Any) -> int:
         """Return -1 if this is below another number and 1 if above, or raise UndecidedError."""
+        Jet.branched = True
         difference = self.value - (other.value if isinstance(other, Jet) else _number(other))
         if difference > 0:
             return 1
@@ -141,6 +144,7 @@ class Jet:
 
     def __floor__(self) -> "Jet":
         """Return the integer below; raise UndecidedError if the number may be an integer."""
+        Jet.branched = True
         level = self.value.floor()
         if not (level.is_integer() and level < self.value):
             raise UndecidedError("floor, ceil or round of a number at a step: there it jumps")

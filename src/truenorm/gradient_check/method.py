@@ -30,8 +30,8 @@ class Estimate(NamedTuple):
     or because forward, rounded to its type, has another derivative than its formula. `lost` is
     the part of floor and leeway that is lost to rounding. `why` explains a floor that is more
     than rounding. `jump` is not zero if there are two derivatives, ``value - jump/2`` and
-    ``value + jump/2``: to the left and to the right of a kink. A correct gradient lies
-    between them.
+    ``value + jump/2``: to the left and to the right of a kink, or of a staircase and of the
+    function that it follows. A correct gradient lies between them.
     """
 
     value: float
@@ -64,6 +64,9 @@ class Method(Protocol):
 
     screens: bool
     """True if `screen` is cheaper than `derivative`."""
+
+    found_staircase: bool
+    """True once forward was found to be a staircase: no method knows which derivative is meant."""
 
     max_elements: int
     """Larger inputs are checked by random projections."""

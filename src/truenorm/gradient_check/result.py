@@ -119,7 +119,9 @@ class InputCheck:
     def _numbers(self) -> str:
         """The numbers that decide; the rounding of backward where it is above the floor."""
         rounding = f", rounding {self.rounding:.1e}" if self.rounding > self.floor else ""
-        return f"error {self.error:.1e}, floor {self.floor:.1e}{rounding}, tolerance {self.tol:.2g}"
+        return (
+            f"error {self.error:.1e}, floor {self.floor:.1e}{rounding}, tolerance {self.tol:.2g}"
+        )
 
     @property
     def _where(self) -> str:
