@@ -12,7 +12,17 @@ import pytest
 
 import truenorm as tn
 from gradient_check import pairs
-from gradient_check.pairs import FAIL, PAIRS, PASS, Array, data, demand, tanh_backward
+from gradient_check.pairs import (
+    FAIL,
+    INCONCLUSIVE,
+    PAIRS,
+    PASS,
+    Array,
+    data,
+    demand,
+    forbid,
+    tanh_backward,
+)
 from truenorm.gradient_check.noise import (
     CLOSE,
     DISTANCES,
@@ -298,6 +308,84 @@ def test_floor_covers_the_error() -> None:
         )
         assert result.error <= result.floor + 1e-14
         assert math.isfinite(result.floor)
+
+
+class TestSharedFloor:
+    """Elements of an input share the floor of projections, for a complex step."""
+
+    X = np.random.default_rng(0).standard_normal(300)
+
+    def test_takes_few_calls(self) -> None:
+        """An element with its own floor takes at least 60 calls, one with a shared floor one."""
+        calls = 0
+
+        def forward(x: Array) -> Array:
+            nonlocal calls
+            calls += 1
+            return np.exp(x / 8) * rows
+
+        rows = 1 + np.random.default_rng(1).random((20, 1))
+
+        def backward(dy: Array, x: Array) -> Array:
+            return np.asarray((dy * np.exp(x / 8) * rows / 8).sum(axis=0))
+
+        result = demand(PASS, forward, backward, self.X, method="complex")
+        assert result.inputs[0].checked == self.X.size
+        assert calls < 20 * self.X.size
+
+    @pytest.mark.parametrize("times", [2.0, 1e3])
+    @pytest.mark.parametrize("where", [0, 123, 299])
+    def test_one_wrong_element_is_located(self, where: int, times: float) -> None:
+        def backward(dy: Array, x: Array) -> Array:
+            dx = 2 * dy * x
+            dx[where] *= 1 + times * 1e-12
+            return np.asarray(dx)
+
+        result = demand(FAIL, np.square, backward, self.X, method="complex")
+        assert result.worst == (where,)
+
+    @pytest.mark.parametrize("part", [1e-11, 1e-6, 1.0])
+    def test_part_of_one_element_that_is_not_analytic(self, part: float) -> None:
+        weight = part * (np.arange(300) == 77)
+        pair = (lambda x: x**2 + weight * np.abs(x), lambda dy, x: 2 * dy * x, self.X)
+        try:
+            forbid(PASS, *pair, method="complex")
+        except ValueError as error:
+            assert "not analytic" in str(error)
+
+    def test_kink_of_one_element(self) -> None:
+        x = np.where(np.arange(300) == 5, 0.0, np.abs(self.X) + 0.1)
+
+        def forward(x: Array) -> Any:
+            return 1000 + np.where(x.real > 0, x, 0.5 * x)
+
+        result = demand(INCONCLUSIVE, forward, lambda dy, _: dy, x, method="complex")
+        assert result.worst == (5,)
+
+
+class TestManyElements:
+    """Jets of many elements take long, so that a complex step is tried first."""
+
+    X = np.random.default_rng(0).standard_normal(9000)
+
+    def test_complex_step_passes(self) -> None:
+        result = demand(PASS, np.square, lambda dy, x: 2 * dy * x, self.X)
+        assert (result.method, "not jet" in result.why) == ("complex", True)
+
+    def test_jets_decide_on_one_wrong_element(self) -> None:
+        pytest.importorskip("flint")
+
+        def backward(dy: Array, x: Array) -> Array:
+            dx = 2 * dy * x
+            dx[4321] += 1e-9
+            return np.asarray(dx)
+
+        assert demand(FAIL, np.square, backward, self.X).method == "jet"
+
+    def test_jets_decide_where_forward_is_not_analytic(self) -> None:
+        pytest.importorskip("flint")
+        result = demand(PASS, np.abs, lambda dy, x: dy * np.sign(x), self.X)
+        assert result.method == "jet"
 
 
 class TestScreening:

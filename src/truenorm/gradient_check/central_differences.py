@@ -110,6 +110,7 @@ class Central:
     least_scale = 1.0
     found_staircase = False
     max_elements = 512
+    max_refined = 64
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -165,8 +166,9 @@ class Central:
         # The noise of a staircase is its steps, which corrections of the extrapolation show.
         wide = _extrapolate(column, self._resolution(column))
         jump = abs(wide.value - near.value)
-        # Limits of a staircase may agree by chance.
-        floor, chance = wide.floor + near.floor, SMOOTH * abs(wide.value)
+        # Outputs may change below their last place, and limits of a staircase agree by chance.
+        floor = wide.floor + near.floor + root_sum_square(self._ulps) / wide.step
+        chance = SMOOTH * abs(wide.value)
         if not jump > CERTAINTY * floor + chance:
             return None
         floor += chance

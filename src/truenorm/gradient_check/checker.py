@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Literal, NamedTuple, get_args
@@ -17,7 +18,7 @@ from truenorm.gradient_check.comparison import (
     compare_projections,
 )
 from truenorm.gradient_check.complex_step import ComplexStep
-from truenorm.gradient_check.jet_method import JetMethod
+from truenorm.gradient_check.jet_method import MANY_ELEMENTS, JetMethod
 from truenorm.gradient_check.method import Method, NotApplicableError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, make_problem
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
@@ -26,6 +27,7 @@ from truenorm.tools.arguments import require_type
 MethodName = Literal["auto", "jet", "complex", "central"]
 METHODS: tuple[type[Method], ...] = (JetMethod, ComplexStep, Central)
 MAX_DEFAULT_TOLERANCE = 0.02
+NOT_JETS = "not jet, which takes longer"
 TRY_AUTO = "Pass method='auto' to try the other methods, or a forward that loses fewer digits."
 EVERY_METHOD = "Every method was tried: choose other inputs, or a forward that loses fewer digits."
 
@@ -193,10 +195,19 @@ def _run(
 
 
 def _first_conclusive(problem: Problem, options: _Options) -> GradientCheck:
-    """Return the result of the first method that is conclusive, or of the first that works."""
+    """Return the result of the first method that is conclusive, or of the first that works.
+
+    Jets of many elements take long: a complex step is tried first, and decides if it passes.
+    """
     first: GradientCheck | None = None
     reasons: list[str] = []
     tie = ""
+    if options.method == "auto" and sum(x.size for x in problem.inputs) > MANY_ELEMENTS:
+        with suppress(NotApplicableError):
+            checks = _check_inputs(problem, ComplexStep(problem), options)
+            result = GradientCheck(checks, ComplexStep.name, f"{ComplexStep.reason}; {NOT_JETS}")
+            if result:
+                return result
     for method_type in METHODS:
         name = method_type.name
         if options.method not in ("auto", name):

@@ -24,10 +24,9 @@ from truenorm.tools.progress import with_progress
 
 MAX_RELAXED_TOLERANCE = 1e-6
 """Rounding errors of backward relax a default tolerance up to that of central differences."""
-MAX_REFINED = 64
-MAX_INCONCLUSIVE = 8
-"""Limits of doubtful screened elements that are refined, and of those among them that are still
-INCONCLUSIVE. All others stay INCONCLUSIVE."""
+MAX_INCONCLUSIVE = 1 / 8
+"""The share of the doubtful elements that may still be INCONCLUSIVE when refined. Refining stops
+there, and the elements that are left stay INCONCLUSIVE."""
 HIDDEN_ULPS = 64.0
 DISPLACEMENTS = (1.0, 2.0**-10, 2.0**-20)
 """Displacements of an input without a gradient, relative to its spread."""
@@ -245,7 +244,8 @@ def _screen_and_refine(comparison: _Comparison) -> tuple[list[Estimate], float]:
         estimates[k] = method.derivative(comparison.directions[k])
         verdict = check(k).verdict
         inconclusive += verdict is Verdict.INCONCLUSIVE
-        if verdict is Verdict.FAIL or inconclusive == MAX_INCONCLUSIVE or count == MAX_REFINED:
+        too_many = inconclusive == MAX_INCONCLUSIVE * method.max_refined
+        if verdict is Verdict.FAIL or too_many or count == method.max_refined:
             for other in doubtful[count:]:
                 estimates[other] = estimates[other]._replace(leeway=math.inf)
             break

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from truenorm.gradient_check.central_differences import AT_KINK, Central
+from truenorm.gradient_check.central_differences import AT_KINK, SCREENING_SHARE, Central
 from truenorm.gradient_check.method import CERTAINTY, Estimate, NotApplicableError, sum_and_scale
 from truenorm.gradient_check.noise import (
     SUSPICIOUS,
@@ -37,6 +37,10 @@ MIRROR_TOLERANCE = 0.01
 """The largest relative difference of mirror images."""
 CENTRAL_TOLERANCE = 1e-10
 """The largest relative difference from a precise central difference."""
+SUMMATION = 2.0**-50
+"""Rounding errors of a sum of contributions, relative to its scale."""
+SCREENING_MIN, SCREENING_PROBES = 16, 4
+"""Inputs with more elements are screened, by a floor from this number of projections."""
 NEGLIGIBLE = 2.0**-44
 """Errors below this, relative to the derivative, are not bounded more closely."""
 JUMP = (
@@ -58,7 +62,8 @@ class ComplexStep:
     least_scale = 1 / 64
     found_staircase = False
     max_elements = 512
-    screens = False
+    screens = True
+    max_refined = 512
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -69,6 +74,7 @@ class ComplexStep:
             for value in problem.inputs
         ]
         self._noise_estimator = NoiseEstimator(self.real)
+        self._shared_floors: dict[int, float] = {}
         try:
             outputs = problem.outputs(self.inputs)
             self._check_real_on_reals()
@@ -129,14 +135,15 @@ class ComplexStep:
                     f"gives a derivative of {slope:.6g} where differences give {other.value:.6g}"
                 )
 
-    def derivative(self, direction: Direction) -> Estimate:
+    def derivative(self, direction: Direction, parts: float | None = None) -> Estimate:
         """Take one complex step.
 
-        It ignores parts that are not analytic. The floor includes how large they may be.
+        It ignores parts that are not analytic. The floor includes how large they may be, and is
+        as small as one of `parts` of the scale needs.
         """
         line = _Line(self, direction)
         value, scale = sum_and_scale(line.contributions_here)
-        noise = 2.0**-50 * scale + float(
+        noise = SUMMATION * scale + float(
             self._noise_estimator.noise(
                 lambda inputs: sum_and_scale(self.contributions(direction, inputs))[0],
                 self.inputs,
@@ -145,7 +152,7 @@ class ComplexStep:
             ).bound
         )
         jump = line.jump(enough=noise)
-        share = scale / math.sqrt(np.count_nonzero(direction.step))
+        share = scale / (parts or math.sqrt(np.count_nonzero(direction.step)))
         non_analytic = line.non_analytic(enough=max(noise, NEGLIGIBLE * share))
         # A step of h has an error of h**2 times the third derivative, as of x**3 at 0.
         truncation = STEP * max(abs(line.slope(side)) for side in (SIDES[0], -SIDES[0]))
@@ -160,7 +167,38 @@ class ComplexStep:
         leeway = (CERTAINTY - 1) * floor
         return Estimate(value, floor, scale, leeway, why, noise + non_analytic, width)
 
-    screen = derivative
+    def screen(self, direction: Direction) -> Estimate:
+        """Take one complex step, with a floor that all elements of the input share.
+
+        The floor is that of random projections. Noise, jumps and parts that are not analytic add
+        up in a projection with weights of 1 or more: if they are k times the floor of a
+        projection in any element, `random_direction` bounds by 1/k the probability that they
+        cancel in it. Where the shared floor is above a share of the tolerance, k is too small,
+        and the element has its own floor.
+        """
+        k = direction.input_index
+        value, scale = sum_and_scale(self.contributions(direction, self.inputs))
+        if self.real[k].size <= SCREENING_MIN or not (
+            self._shared_floor(k) <= SCREENING_SHARE * self.tolerance * scale
+        ):
+            return self.derivative(direction)
+        floor = SUMMATION * scale + self._shared_floor(k)
+        return Estimate(value, floor, scale, (CERTAINTY - 1) * floor, lost=floor)
+
+    def _shared_floor(self, input_index: int) -> float:
+        """Return the largest floor of random projections of an input, but for their summation."""
+        if input_index not in self._shared_floors:
+            random, shape = np.random.default_rng(input_index), self.real[input_index].shape
+            bits = self.weight_bits(input_index)
+            size = self.real[input_index].size
+            projections = [
+                self.derivative(random_direction(input_index, shape, bits, random), parts=size)
+                for _ in range(SCREENING_PROBES)
+            ]
+            self._shared_floors[input_index] = max(
+                each.floor + each.jump - SUMMATION * each.scale for each in projections
+            )
+        return self._shared_floors[input_index]
 
     def contributions(
         self, direction: Direction, start: list[Array], by: float = 0.0

@@ -21,8 +21,9 @@ FIRST_BITS, MAX_BITS = 128, 4096
 NARROW = 2.0**-60
 """The relative width of an enclosure that needs no more bits."""
 TAYLOR_BITS = 400
-MAX_ELEMENTS = 2**17
-"""Each element is a Python object: more of them take minutes."""
+MANY_ELEMENTS, MAX_ELEMENTS = 2**13, 2**17
+"""Each element is a Python object: they take seconds above the first number, and minutes above
+the second."""
 TIE = (
     "Forward compares equal numbers (max, where, abs, ...), or rounds a number at a step: there "
     "may be a kink, without a derivative. Choose inputs without ties."
@@ -42,6 +43,7 @@ class JetMethod:
     least_scale = 1 / 64
     max_elements = 96
     screens = False
+    max_refined = 0
 
     def __init__(self, problem: Problem) -> None:
         try:

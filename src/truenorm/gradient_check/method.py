@@ -65,6 +65,9 @@ class Method(Protocol):
     screens: bool
     """True if `screen` is cheaper than `derivative`."""
 
+    max_refined: int
+    """At most so many elements that are in doubt after `screen` are refined by `derivative`."""
+
     found_staircase: bool
     """True once forward was found to be a staircase: no method knows which derivative is meant."""
 
