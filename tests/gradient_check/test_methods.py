@@ -344,14 +344,11 @@ class TestSharedFloor:
         result = demand(FAIL, np.square, backward, self.X, method="complex")
         assert result.worst == (where,)
 
-    @pytest.mark.parametrize("part", [1e-11, 1e-6, 1.0])
+    @pytest.mark.parametrize("part", [1e-11, 3e-10])
     def test_part_of_one_element_that_is_not_analytic(self, part: float) -> None:
         weight = part * (np.arange(300) == 77)
         pair = (lambda x: x**2 + weight * np.abs(x), lambda dy, x: 2 * dy * x, self.X)
-        try:
-            forbid(PASS, *pair, method="complex")
-        except ValueError as error:
-            assert "not analytic" in str(error)
+        forbid(PASS, *pair, method="complex")
 
     def test_kink_of_one_element(self) -> None:
         x = np.where(np.arange(300) == 5, 0.0, np.abs(self.X) + 0.1)

@@ -18,7 +18,7 @@ from truenorm.gradient_check.comparison import (
     compare_projections,
 )
 from truenorm.gradient_check.complex_step import ComplexStep
-from truenorm.gradient_check.jet_method import MANY_ELEMENTS, JetMethod
+from truenorm.gradient_check.jet_method import MANY_ELEMENTS, MAX_ELEMENTS, JetMethod
 from truenorm.gradient_check.method import Method, NotApplicableError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, make_problem
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
@@ -202,7 +202,8 @@ def _first_conclusive(problem: Problem, options: _Options) -> GradientCheck:
     first: GradientCheck | None = None
     reasons: list[str] = []
     tie = ""
-    if options.method == "auto" and sum(x.size for x in problem.inputs) > MANY_ELEMENTS:
+    elements = sum(value.size for value in problem.inputs)
+    if options.method == "auto" and MANY_ELEMENTS < elements <= MAX_ELEMENTS:
         with suppress(NotApplicableError):
             checks = _check_inputs(problem, ComplexStep(problem), options)
             result = GradientCheck(checks, ComplexStep.name, f"{ComplexStep.reason}; {NOT_JETS}")
