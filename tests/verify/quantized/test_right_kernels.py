@@ -3,6 +3,7 @@
 import io
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -10,7 +11,7 @@ import truenorm.verify as tv
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
 from verify.quantized.engines import AITER_TRITON, ENGINES, LEAST, at_least, floored
-from verify.quantized.kernels import F, Kernel, judge, quantized_norm, some
+from verify.quantized.kernels import Array, F, Kernel, judge, quantized_norm, some
 
 RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
     "rms_norm,quant=e4m3fn": ({}, "late/T", "divide"),
@@ -94,10 +95,73 @@ def test_names_the_rule_of_the_scale(steps: dict[str, Any], rule: str) -> None:
 
 def test_another_floor_than_the_declared_one_is_a_finding() -> None:
     declared = quantized_norm("rms_norm,quant=e4m3fn,scale=per-token,floor=1/(qmax*512)")
-    assert judge(Kernel(declared, scale=floored(448, LEAST)).subject(), calls=False).passed
+    report = judge(Kernel(declared, scale=floored(448, LEAST)).subject(), calls=False)
+    assert report.passed, report.findings[0].symptom
+    assert [each.floor for each in report.quantization] == ["1/(qmax*512)"]
     for step in ({}, {"scale": floored(448, 2.0**-23)}):
         report = judge(Kernel(declared, **step).subject(), calls=False)
         assert "scale" in {each.output for each in report.findings}
+
+
+SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
+OF_INT8 = quantized_norm("rms_norm,quant=int8,scale=per-token")
+
+
+def for_zeros(least: float) -> Any:
+    """Return a step that computes a scale, with a number for zeros alone."""
+    return lambda amax: np.where(amax == 0, F(least), amax / F(127)).astype(F)
+
+
+@pytest.mark.parametrize("least", [SMALLEST_NORMAL, 1e-30, 3e-12])
+def test_any_small_number_may_be_the_least_scale(least: float) -> None:
+    report = judge(Kernel(OF_INT8, scale=floored(127, least)).subject(), calls=False)
+    assert report.passed, report.findings[0].symptom
+    text = f"{least:.6g}"
+    assert [(each.floor, each.zeros) for each in report.quantization] == [(text, text)]
+    report = judge(Kernel(OF_INT8, scale=for_zeros(least)).subject(), calls=False)
+    assert report.passed, report.findings[0].symptom
+    assert [(each.floor, each.zeros) for each in report.quantization] == [("none", text)]
+
+
+def by_own_scale(y: Array, _: Array, amax: Array) -> Array:
+    """Divide y by the scale that its group has without a floor."""
+    return np.asarray(y / for_zeros(1)(amax))
+
+
+WRONG_FLOORS: dict[str, tuple[dict[str, Any], str]] = {
+    "codes without the floor": ({"scale": floored(127, 3e-12), "scaled": by_own_scale}, "codes"),
+    "codes without the smallest normal number": (
+        {"scale": floored(127, SMALLEST_NORMAL), "scaled": by_own_scale},
+        "codes",
+    ),
+    "scales without the floor": (
+        {
+            "scale": for_zeros(3e-12),
+            "scaled": lambda y, scale, _: y / np.maximum(scale, F(3e-12)),
+        },
+        "codes",
+    ),
+    "a floor that is added": ({"scale": lambda amax: amax / F(127) + F(3e-12)}, "scale"),
+    # Codes of rows of ordinary size would have few bits.
+    "a large floor": ({"scale": floored(127, 1e-3)}, "scale"),
+    "a floor that depends on the row": (
+        {
+            "scale": lambda amax: np.maximum(
+                amax / F(127), np.where(amax > 1e-25, F(6e-12), F(3e-12))
+            )
+        },
+        "scale",
+    ),
+}
+"""By what is wrong: the steps of the kernel, and the output that is."""
+
+
+@pytest.mark.parametrize("name", WRONG_FLOORS)
+def test_a_wrong_use_of_the_least_scale_is_found(name: str) -> None:
+    steps, output = WRONG_FLOORS[name]
+    with np.errstate(all="ignore"):
+        report = judge(Kernel(OF_INT8, **steps).subject(), calls=False)
+    assert [each.output for each in report.findings] == [output]
 
 
 def test_report_describes_codes_and_scales() -> None:

@@ -162,7 +162,8 @@ def grade(
         accurate = [one for one in measured if one.type_and_output not in below]
         symptoms += biased_symptoms(accurate)
     if "floor" in guards:
-        symptoms += floor_symptoms(quantization, measured)
+        accurate_scales = [each for each in quantization if (each.dtype, "scale") not in below]
+        symptoms += floor_symptoms(accurate_scales, measured)
     if recipe and "recipe" in guards:
         symptoms += recipe_symptoms(recipes, evidence, recipe)
     not_run = len(within) - len(run)

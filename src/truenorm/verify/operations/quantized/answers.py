@@ -219,12 +219,24 @@ class QuantizedExpected(Expected):
             exact = np.minimum(exact, E4M3FN.largest)
             in_ulp = np.abs(scales - exact) / E4M3FN.steps(np.nan_to_num(exact))
         error, in_ulp = (np.where(np.isfinite(scales), each, np.inf) for each in (error, in_ulp))
-        # Any finite scale is right for zeros, and a known floor for a tiny group.
-        fits = (self.amax == 0) & np.isfinite(scales)
-        if self.quant.scale_type == "float32":
-            fits |= (scales > value) & self.quant.is_floor(scales)
+        # Any finite scale is right for zeros, and a floor for a tiny group.
+        fits = (self.amax == 0) & np.isfinite(scales) | self.is_floored(scales)
         measured = ~np.isnan(amax) if finite else ~np.isnan(amax) & np.isfinite(scales)
         return ElementErrors.where(measured & ~fits, error, in_ulp, np.asarray(scales == value))
+
+    def is_floored(self, scales: Float64s) -> Mask:
+        """Return True for each scale that is a floor, above the scale of its group.
+
+        A floor is the least scale of the case: no group has a smaller one. A scale that is off by
+        a few roundings is no floor.
+        """
+        if self.quant.scale_type != "float32":
+            return np.zeros(scales.shape, bool)
+        known = (self.amax > 0) & np.isfinite(scales)
+        least = float(np.where(known, scales, np.inf).min(initial=np.inf))
+        own = self.amax / self.quant.code.largest
+        above = known & (scales == least) & (scales > own * (1 + SCALING_ERROR))
+        return np.asarray(above & bool(self.quant.floor_name(least)))
 
     # Codes
 

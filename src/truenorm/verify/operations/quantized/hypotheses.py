@@ -19,7 +19,7 @@ from truenorm.verify.operations.quantized.answers import (
     largest_in_groups,
 )
 from truenorm.verify.operations.quantized.codes import E4M3FN, E4M3FNUZ, CodeType
-from truenorm.verify.operations.quantized.quant import FLOOR_ERROR, FLOORS, POWERS, Quant
+from truenorm.verify.operations.quantized.quant import POWERS, Quant
 from truenorm.verify.operations.quantized.recipes import NORMS, SCALING_NOISE, norms_of
 from truenorm.verify.operations.recipes import RoundedComputation
 from truenorm.verify.operations.steps import rounded
@@ -459,19 +459,9 @@ def _compared(norm: "QuantizedNorm", output: str, runs: Sequence[Run]) -> list[_
         wrong = answers.element_errors(output, result).error > answers.allowed(output)
         compared = np.ones(result.shape, bool)
         if output == "scale":
-            compared = answers.amax > 0
-            if norm.quant.scale_type == "float32":
-                compared &= ~_is_known_floor(norm.quant, result) | wrong
+            compared = (answers.amax > 0) & ~answers.is_floored(result)
         every.append(_Wrong(case, result, scales, np.asarray(wrong), compared))
     return sorted(every, key=lambda each: (not each.wrong.any(), each.result.size))
-
-
-def _is_known_floor(quant: Quant, scales: Float64s) -> Mask:
-    known = np.zeros(scales.shape, bool)
-    for rule in FLOORS.values():
-        least = rule(quant.code.largest)
-        known |= np.abs(scales - least) <= FLOOR_ERROR * least
-    return known
 
 
 def _rows(norm: "QuantizedNorm", case: Case, scales: Float64s, recipe: tuple[str, str]) -> Rows:

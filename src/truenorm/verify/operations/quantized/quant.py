@@ -67,7 +67,7 @@ class Quant:
     qmax : float
         The code of the largest \|y\|; by default, the largest of the type.
     floor : str
-        The least scale: one of the known rules that holds for ``any`` tiny row, ``none``, or the
+        The least scale: ``any`` number up to the largest of the known rules, ``none``, or the
         name of a rule, such as ``float32 eps``.
     nan : str
         ``propagate``: where y is NaN, code times scale is not finite. ``clamp``: it is finite.
@@ -255,14 +255,17 @@ class Quant:
         """The least scale by the rule `floor`; 0 if it names none."""
         return FLOORS[self.floor](self.code.largest) if self.floor in FLOORS else 0.0
 
-    def is_floor(self, scales: Float64s) -> NDArray[np.bool_]:
-        """Return True for each scale that is a floor that `floor` allows."""
-        names = [*FLOORS] if self.floor == "any" else [self.floor] if self.floor in FLOORS else []
-        allowed = np.zeros(scales.shape, bool)
-        for name in names:
-            least = FLOORS[name](self.code.largest)
-            allowed |= np.abs(scales - least) <= FLOOR_ERROR * least
-        return allowed
+    def floor_name(self, scale: float) -> str:
+        """Return the rule of which a scale is the least one, or the scale as text.
+
+        Return an empty string if `floor` does not allow it. A floor above the largest known one
+        would leave rows of ordinary size with few codes.
+        """
+        rules = {name: rule(self.code.largest) for name, rule in FLOORS.items()}
+        for name, least in rules.items():
+            if self.floor in ("any", name) and abs(scale - least) <= FLOOR_ERROR * least:
+                return name
+        return f"{scale:.6g}" if self.floor == "any" and scale <= max(rules.values()) else ""
 
 
 _DEFAULTS = {each.name: each.default for each in fields(Quant)}

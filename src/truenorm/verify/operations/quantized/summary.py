@@ -7,7 +7,7 @@ import numpy as np
 
 from truenorm.verify.operation import Case, Quantization, Results
 from truenorm.verify.operations.quantized.answers import Mask, QuantizedExpected
-from truenorm.verify.operations.quantized.quant import FLOOR_ERROR, FLOORS
+from truenorm.verify.operations.quantized.quant import FLOOR_ERROR
 from truenorm.verify.operations.steps import rounded
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
@@ -95,25 +95,20 @@ def _floors(scales: Sequence[tuple[QuantizedExpected, Float64s]]) -> dict[str, s
     One rule is consistent if no scale is below it.
     """
     floors: dict[str, str] = {}
+    least = np.inf
     for answers, each in scales:
         allowed = answers.allowed("scale") / answers.quant.code.largest
         exact = answers.amax / answers.quant.code.largest
-        above = _is_nonzero(answers) & np.isfinite(each) & (each - exact > allowed)
-        for name, rule in FLOORS.items():
-            least = rule(answers.quant.code.largest)
-            if (above & (np.abs(each - least) <= FLOOR_ERROR * least)).any():
-                floors.setdefault(name, answers.case.name)
-    if not floors:
-        return {}
-    least = min(FLOORS[name](scales[0][0].quant.code.largest) for name in floors)
+        above = answers.is_floored(each) & (each - exact > allowed)
+        if above.any():
+            floor = float(each[above][0])
+            floors.setdefault(answers.quant.floor_name(floor), answers.case.name)
+            least = min(least, floor)
     for answers, each in scales:
-        if (_is_nonzero(answers) & (each < least * (1 - FLOOR_ERROR))).any():
+        is_nonzero = np.isfinite(answers.wide["scale"]) & (answers.amax > 0)
+        if floors and (is_nonzero & (each < least * (1 - FLOOR_ERROR))).any():
             floors.setdefault(NO_FLOOR, answers.case.name)
     return floors
-
-
-def _is_nonzero(answers: QuantizedExpected) -> Mask:
-    return np.asarray(np.isfinite(answers.wide["scale"]) & (answers.amax > 0))
 
 
 def _scale_of_zeros(scales: Sequence[tuple[QuantizedExpected, Float64s]]) -> str:
