@@ -143,6 +143,13 @@ def test_factors_in_words() -> None:
     assert patterns.factor_in_words(np.array([0.1, 0.2])) == ", by factors that differ"
 
 
+@pytest.mark.parametrize("spread", [0.0, 4e-5, 0.04])
+def test_a_factor_within_its_spread_of_zero_is_zero(spread: float) -> None:
+    multiples = -1 + spread * np.array([-0.5, 0.01, 0.5])
+    assert patterns.factor_in_words(multiples) == ": it is 0, as after an overflow"
+    assert patterns.factor_in_words(multiples + 0.05).startswith(" by a factor of 0.05")
+
+
 def test_two_wrong_terms_are_not_called_one() -> None:
     random = np.random.default_rng(6)
     assert described(lambda case: exact_y(case) * random.uniform(0.8, 1.2, case.shape)) == ""

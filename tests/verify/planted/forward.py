@@ -160,6 +160,11 @@ def squares_in_half(_: Float64s, __: Float64s, centred: Float64s) -> Any:
     return (c * c).astype(np.float64).mean(-1, keepdims=True)
 
 
+def sum_of_squares_in_half(_: Float64s, __: Float64s, centred: Float64s) -> Any:
+    total = (centred * centred).sum(-1, keepdims=True).astype(np.float16)
+    return total.astype(np.float64) / centred.shape[-1]
+
+
 def saturated_squares(_: Float64s, __: Float64s, centred: Float64s) -> Any:
     """Return the variance by squares that a saturating cast keeps in the range of float16."""
     return clipped(centred * centred).mean(-1, keepdims=True)
@@ -356,6 +361,12 @@ FORWARD = [
     plant(ClampedInput(300), "x clamped to 300", dtypes=["bfloat16"], y="wrong"),
     plant(Altered(xhat=lambda xhat, _: xhat.clip(-5, 5)), "xhat clamped to 5", y="wrong"),
     plant(Altered(variance=squares_in_half), "squares in float16", y="wrong"),
+    plant(
+        Altered(variance=sum_of_squares_in_half),
+        "sum of squares in float16",
+        dtypes=["float16"],
+        y="wrong",
+    ),
     plant(Altered(output=clipped), "y clipped at 65504", y="unstable"),
     plant(Altered(gamma=clipped), "gamma clipped at 65504", y="unstable", dx="unstable"),
     plant(Altered(gamma=all_like_first(1)), "gamma taken for ones by its first", y="wrong"),

@@ -66,6 +66,12 @@ RMS_NORM = [
     plant(Altered(variance=forward.squares_in_float32), "overflow of squares", y="unstable"),
     plant(forward.ClampedInput(9000), "x clamped to 9000", y="wrong"),
     plant(Altered(variance=forward.squares_in_half), "squares in float16", y="wrong"),
+    plant(
+        Altered(variance=forward.sum_of_squares_in_half),
+        "sum of squares in float16",
+        dtypes=["float16"],
+        y="wrong",
+    ),
     plant(Altered(variance=forward.saturated_squares), "squares saturated", y="wrong"),
     plant(SquaresAddedIn("float16"), "squares added in float16", dtypes=["float16"]),
     plant(SquaresAddedIn("bfloat16"), "squares added in bfloat16", dtypes=["bfloat16"]),

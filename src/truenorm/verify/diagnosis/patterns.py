@@ -50,6 +50,8 @@ SPARE = 4
 """A fit must leave at least this many elements of each row, or column, to test it."""
 EQUAL_FACTORS = 0.05
 """Largest difference between relative errors that are taken for one factor."""
+RIDGE = 1e-12
+"""What is added to the diagonal of a fit, relative to its trace."""
 CONTRAST = 16.0
 """Least error, relative to the tolerance, of which a fit of multiples says something."""
 
@@ -290,11 +292,15 @@ def _terms_in_words(errors: Sequence[Errors], terms: ErrorTerms, multiples: Floa
 def factor_in_words(multiples: Float64s) -> str:
     """Return by which factor a result is wrong, given its relative errors.
 
-    The cases of a fit are some of those that fail: a range of factors would be theirs alone.
+    The cases of a fit are some of those that fail: a range of factors would be theirs alone. A
+    factor within its own spread of 0 is 0, as in a row that is divided by infinity.
     """
-    if np.ptp(multiples) > EQUAL_FACTORS * np.abs(multiples).max():
+    spread = float(np.ptp(multiples))
+    if spread > EQUAL_FACTORS * np.abs(multiples).max():
         return ", by factors that differ"
     error = float(np.median(multiples))
+    if abs(1 + error) <= spread + 2 * RIDGE:
+        return ": it is 0, as after an overflow"
     factor = f"{1 + error:.4g}"
     if factor == "1":
         factor = f"1 {'-' if error < 0 else '+'} {number(abs(error))}"
@@ -336,7 +342,7 @@ def fit(
     target = np.where(np.isfinite(error), error, np.nan) / tolerance
     normal = np.einsum("rdi,rdj->rij", basis, basis)
     scale = np.trace(normal, axis1=1, axis2=2)[:, np.newaxis, np.newaxis]
-    normal += 1e-12 * np.where(scale > 0, scale, 1.0) * np.eye(len(parts))
+    normal += RIDGE * np.where(scale > 0, scale, 1.0) * np.eye(len(parts))
     right = np.einsum("rdi,rd->ri", basis, target)
     multiples = np.linalg.solve(normal, right[..., np.newaxis])[..., 0]
     rest = error - np.einsum("rdi,ri->rd", basis, multiples) * tolerance

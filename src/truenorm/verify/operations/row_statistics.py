@@ -338,6 +338,9 @@ def _of_rounding(norm: "Norm") -> Table:
         f"squares are rounded to float16, {overflow}": {
             "w": lambda at: mean(rounded(at["c"] ** 2, "float16"))
         },
+        f"the sum of squares is rounded to float16, where it overflows above {HALF_MAX:.0f}": {
+            "w": lambda at: rounded(at.size * at.right("w"), "float16") / at.size
+        },
     }
     if norm.centred:
         table[f"{minuend}, a float32 number, is squared in float16, {overflow}"] = {
