@@ -127,6 +127,19 @@ def test_low_grade_without_a_finding() -> None:
     assert not compare(made(finding("repeat"), of_y="stable", require="correct"), before).passed
 
 
+def test_a_known_shape_passes_beside_results_of_the_right_shape() -> None:
+    def flat(x: Array, *rest: Any) -> Array:
+        y = wide(x, *rest).astype(x.dtype)
+        return y.reshape(1, -1) if x.shape[1] == 17 else y
+
+    report = judged(tv.Subject(flat, name="flat"))
+    assert [each.grade for each in report.grades] == ["wrong"]
+    assert [each.guard for each in report.findings] == ["shape"]
+    before = known(report)
+    assert [(each.check, each.grade) for each in before] == [("shape", "")]
+    assert compare(report, before).passed
+
+
 def test_random_sums_are_known_in_all_families() -> None:
     """With atomics, different calls differ in each run."""
     calls = 0

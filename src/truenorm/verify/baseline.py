@@ -195,12 +195,16 @@ def _is_low(grade: str, report: Report) -> bool:
 
 
 def entries_of(report: Report) -> list[Known]:
-    """Return the findings of a report, and its grades below the required one, as entries."""
+    """Return the findings of a report, and its grades below the required one, as entries.
+
+    A wrong shape is an entry of its own: it says nothing about accuracy.
+    """
     families: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for finding in report.findings:
         families[_key(finding, report)] |= _families(finding)
+    misshapen = {(each.dtype, each.output) for each in report.findings if each.guard == "shape"}
     for each in report.grades:
-        if _is_low(each.grade, report):
+        if _is_low(each.grade, report) and (each.dtype, each.output) not in misshapen:
             place = (each.dtype, each.output, ACCURACY)
             families[report.subject, report.operation.spec, *place] |= set()
     entries = []

@@ -215,6 +215,7 @@ class TestForms:
         ("change", "words"),
         [
             (lambda dgamma: dgamma[np.newaxis], "an extra axis of length 1"),
+            (lambda dgamma: dgamma[:, np.newaxis, np.newaxis], "an extra axis of length 1"),
             (lambda dgamma: np.stack([dgamma / 4, dgamma * 0.75]), "not summed over all batch"),
             (lambda dgamma: np.stack([dgamma, dgamma]), ""),
             (lambda dgamma: dgamma[:-1], ""),
@@ -227,6 +228,24 @@ class TestForms:
         cause = conduct.explain_shape("dgamma", cases)
         assert words in cause
         assert bool(cause) == bool(words)
+
+    @pytest.mark.parametrize(
+        ("shape", "words"),
+        [
+            ((1, 4, 17), "has an extra axis of length 1"),
+            ((4, 1, 17), "has an extra axis of length 1"),
+            ((1, 68), "has a wrong shape"),
+            ((68,), "has a wrong shape"),
+            ((17, 4), "has a wrong shape"),
+            ((1, 17, 4), "has a wrong shape"),
+        ],
+    )
+    def test_an_axis_is_extra_only_if_the_shape_is_right_without_it(
+        self, shape: tuple[int, ...], words: str
+    ) -> None:
+        assert SMALL.shape == (4, 17)
+        cases = [records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").reshape(shape)}))]
+        assert conduct.explain_shape("y", cases) == f"y {words}; its values are right"
 
     def test_result_missing_with_a_parameter(self) -> None:
         cases = []

@@ -214,6 +214,28 @@ def test_result_is_lost_at_some_number_of_rows(
         tv.check(subject, tv.case(BATCH))
 
 
+@pytest.mark.parametrize(
+    ("shape", "others"), [((1, -1), ["float32-one-row"]), ((-1,), []), ((67, 300), [])]
+)
+def test_results_of_a_wrong_shape_are_graded_wrong(
+    shape: tuple[int, ...], others: list[str]
+) -> None:
+    """Rows are not compared, and results of other cases, whose shape is right, do not count."""
+
+    def forward(x: Array, *rest: Any) -> Array:
+        y = in_float64(x, *rest)
+        return y if -1 not in shape and len(y) != 300 else y.reshape(shape)
+
+    report = judged(Subject(forward), BATCH, *others)
+    assert [(each.grade, each.worst_case) for each in report.grades] == [("wrong", BATCH)]
+    (finding,) = report.findings
+    returned = np.empty((300, 67)).reshape(shape).shape
+    assert finding.symptom == f"y is shape {returned}; it should have the shape (300, 67)"
+    assert finding.cause == "y has a wrong shape; its values are right"
+    for verdict in ("batch-invariant", "special values", "subnormals kept"):
+        assert report.verdicts[verdict] == "not judged"
+
+
 def _guards(*results: tuple[str, Array]) -> list[str]:
     """Return the checks that calls of one case fail, by the kinds of these calls."""
     one = case("float32-normal-4x17")

@@ -62,7 +62,7 @@ def test_a_sign_of_zero_is_a_difference() -> None:
 def test_another_shape_is_a_failure() -> None:
     subject = tv.Subject(lambda x, *_: x[:4])
     record = InProcess(subject).run(CASE, Call(TILED, 0, 7))
-    assert record.failure == "y of 7 rows of 8 has the shape (4, 8)"
+    assert record.failure == "y is shape (4, 8); it should have the shape (7, 8)"
 
 
 def test_types_that_are_not_judged_are_compared() -> None:

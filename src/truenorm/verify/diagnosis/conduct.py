@@ -149,17 +149,25 @@ def _surplus_axis(case: Case, output: str, result: Array) -> str:
     """Name an axis of length 1, or axes over which a result was not summed."""
     exact = expected(case)
     shape = exact.wide[output].shape
-    by_rows = case.operation.is_rows(output)
-    if result.shape == (case.in_layout(case.x).shape if by_rows else shape):
+    shapes = case.operation.result_shapes(output, case.given_shape)
+    if result.shape in shapes:
         return ""  # the symptom is of another call of this case
     if result.size == math.prod(shape) and is_accurate(exact, output, result.reshape(shape)).all():
-        return f"{output} has an extra axis of length 1; its values are right"
+        has_surplus = any(_with_ones(result.shape, each) for each in shapes)
+        what = "has an extra axis of length 1" if has_surplus else "has a wrong shape"
+        return f"{output} {what}; its values are right"
     axes = tuple(range(result.ndim - len(shape)))
     if not axes or result.shape[len(axes) :] != shape:
         return ""
     if is_accurate(exact, output, result.astype(np.float64).sum(axis=axes)).all():
         return f"{output} is not summed over all batch axes: its sum over the first axis is right"
     return ""
+
+
+def _with_ones(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return True if a shape is another one with more axes of length 1."""
+    more = (1,) * (len(shape) - len(other))
+    return other in combinations(shape, len(other)) and sorted(shape) == sorted(other + more)
 
 
 def _missing_with_parameter(

@@ -141,7 +141,10 @@ def grade(
     every_result = [case_result(each) for each in every_measured]
     results = [each for each in every_result if each.case in names]
     run = [case for case in within if by_case[case.name]]
-    grades = grade_outputs(run, results, every_result, outputs, guards)
+    misshapen = {
+        each.type_and_output: each.case.name for each in symptoms if each.guard == "shape"
+    }
+    grades = grade_outputs(run, results, every_result, outputs, guards, misshapen)
     below = {(each.dtype, each.output) for each in grades if not each.reaches(require)}
     symptoms = [
         each
@@ -180,7 +183,8 @@ def grade(
         diagnoses |= _diagnose_by_state(symptoms, diagnoses)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     run_records = [each for case in run for each in by_case[case.name]]
-    reasons = _reasons_not_judged(run, run_records, in_process=spec.callable)
+    kinds = {each.kind for each in results}
+    reasons = _reasons_not_judged(run, run_records, kinds, in_process=spec.callable)
     reasons |= dict.fromkeys(failing_verdicts & reasons.keys(), "a finding explains what it shows")
     verdicts = {name: "not judged" if reason else "pass" for name, reason in reasons.items()}
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
@@ -301,10 +305,12 @@ def grade_outputs(
     every_result: Sequence[CaseResult],
     outputs: Collection[str],
     guards: Collection[str],
+    misshapen: Mapping[tuple[str, str], str],
 ) -> tuple[Grade, ...]:
     """Grade each output in each type over all cases.
 
     `every_result` has also those beyond the domain: large kappa show best how errors grow.
+    An output that is `misshapen` in some case is wrong, whatever it is in other cases.
     """
     places = dict.fromkeys(
         (case.dtype, output)
@@ -318,6 +324,8 @@ def grade_outputs(
             [each for each in some if (each.dtype, each.output) == (dtype, output)]
             for some in (results, every_result)
         )
+        if (dtype, output) in misshapen:
+            here = []
         worst = max(here, key=lambda each: each.badness, default=None)
         grades.append(
             Grade(
@@ -326,7 +334,7 @@ def grade_outputs(
                 grade_output(here, guards),
                 max((each.ulp for each in here), default=math.inf),
                 max((each.natural for each in here), default=math.inf),
-                worst.case if worst else "",
+                worst.case if worst else misshapen.get((dtype, output), ""),
                 kappa_slope(everywhere),
             )
         )
@@ -377,15 +385,14 @@ def kappa_slope(results: Iterable[CaseResult]) -> float | None:
 
 
 def _reasons_not_judged(
-    cases: Sequence[Case], records: Sequence[Record], *, in_process: bool
+    cases: Sequence[Case], records: Sequence[Record], kinds: Collection[str], *, in_process: bool
 ) -> dict[str, str]:
     """Return, by verdict, why it is not judged; an empty text if the records cover it.
 
-    A call that failed shows nothing. A command is a new process each time and has no state.
+    `kinds` are those of cases with a measured result. A call that failed shows nothing. A command
+    is a new process each time and has no state.
     """
     done = [record for record in records if not record.failure]
-    kind_of = {case.name: case.kind for case in cases}
-    kinds = {kind_of[record.case] for record in done}
     calls = {record.call.kind for record in done if record.results}
     gradients = {name for case in cases for name in case.operation.outputs_of(backward=True)}
     column_sums = {
@@ -400,8 +407,8 @@ def _reasons_not_judged(
     no_sums = not_run if sums else "there is no gradient of a parameter"
     stateless = no_backward if in_process else "each call of a command is a new process"
     reasons = dict.fromkeys(VERDICTS, "" if done else not_run) | {
-        "special values": "" if "special" in kinds else "no case with NaN or infinity was run",
-        "subnormals kept": "" if "subnormal" in kinds else "no case with subnormals was run",
+        "special values": "" if "special" in kinds else "no result for NaN or infinity is known",
+        "subnormals kept": "" if "subnormal" in kinds else "no result for subnormals is known",
         "repeatable": "" if AGAIN in calls else not_run,
         "sums repeatable": "" if AGAIN in sums else no_sums,
         "batch-invariant": "" if ROWS in calls else not_run,
@@ -511,14 +518,21 @@ def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
     another position, so it has in another batch. If an input is overwritten, the next call with
     it differs. A result that a thread overwrites is wrong if it takes long to copy, as in a large
     call. An output that is wrong on ordinary input is wrong on all others. One that is inaccurate
-    is so on special and on subnormal input, too.
+    is so on special and on subnormal input, too. A result of a wrong shape has no rows to compare.
     """
     places = defaultdict(set)
     for each in symptoms:
         places[each.guard].add(each.type_and_output)
+    misshapen = {
+        (each.case.name, each.output)
+        for each in symptoms
+        if each.guard == "shape" and each.record.call.kind == PLAIN
+    }
 
     def is_consequence(each: Symptom) -> bool:
         place = each.type_and_output
+        if GUARDS[each.guard] == "batch-invariant" and (each.case.name, each.output) in misshapen:
+            return True
         if each.guard in CONSEQUENCES:
             overwritten = each.guard == "spent" and (place[0], "") in places["inputs"]
             return overwritten or any(place in places[guard] for guard in CONSEQUENCES[each.guard])

@@ -283,17 +283,18 @@ class Report:
         return any(map(grade.reaches, [self.require, *known])) or self._has_known_failure(grade)
 
     def _has_known_failure(self, grade: Grade) -> bool:
-        """Return True if there is no result to grade because of a known finding."""
-        place = (grade.dtype, grade.output)
-        if any((each.dtype, each.output) == place for each in self.results):
-            return False
-        return any(
-            each.known
-            and each.guard in NO_RESULT
-            and each.dtype == grade.dtype
-            and each.output in ("", grade.output)
+        """Return True if there is no result to grade because of a known finding.
+
+        Results of a wrong shape are not graded, nor are results of other cases.
+        """
+        known = {
+            each.guard
             for each in self.findings
-        )
+            if each.known and each.dtype == grade.dtype and each.output in ("", grade.output)
+        }
+        place = (grade.dtype, grade.output)
+        graded = any((each.dtype, each.output) == place for each in self.results)
+        return "shape" in known or (not graded and not known.isdisjoint(NO_RESULT))
 
     def explained(self, verdict: str) -> str:
         """Return the meaning of a verdict, or why it was not judged."""

@@ -73,10 +73,9 @@ def reduced_record(case: Case, record: Record) -> Record:
             results[output] = result
             continue
         shape = record.call.stop, *case.given_shape[1:]
-        if result.shape not in case.operation.result_shapes(output, shape):
-            failure = (
-                f"{output} of {shape[0]} rows of {case.shape[1]} has the shape {result.shape}"
-            )
+        shapes = case.operation.result_shapes(output, shape)
+        if result.shape not in shapes:
+            failure = f"{output} is shape {result.shape}; it should have the shape {shapes[0]}"
             return replace(record, results={}, failure=failure)
         known = result.dtype.name in JUDGED_TYPES
         whole = result if known else np.real(result).astype(np.float64)
