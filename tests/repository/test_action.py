@@ -41,6 +41,7 @@ class Ran:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, stub: bool = True
     ) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
+        self.files = {"kernels.py": KERNELS}
         programs = folder / "programs"
         programs.mkdir()
         if stub:
@@ -54,7 +55,9 @@ class Ran:
         follow = load_follow_workflow()
         context = {"github.ref_name": "v1.2.3"}
         self.job = follow.Job("judge", self.folder, context)
-        (self.job.place / "kernels.py").write_text(KERNELS)
+        for name, text in self.files.items():
+            (self.job.place / name).parent.mkdir(exist_ok=True)
+            (self.job.place / name).write_text(text)
         action = {**ACTION, "runs": {"steps": ACTION["runs"]["steps"][steps]}}
         (self.folder / "action.yml").write_text(yaml.safe_dump(action))
         step = {"id": "used", "with": inputs}
@@ -114,8 +117,9 @@ def test_options(action: Ran) -> None:
         require="faithful",
         arguments="--dtype float32\n --largest 1e3",
     )
-    module, *options, end, subject = action.calls[1:]
-    assert (module, end, subject) == ("truenorm", "--", "kernels.py:right")
+    *module, end, subject = [*action.calls[:3], *action.calls[-2:]]
+    assert (module, end, subject) == (["-P", "-m", "truenorm"], "--", "kernels.py:right")
+    options = action.calls[3:-2]
     assert options[:3] == ["verify", "--require=faithful", "--json"]
     files = dict(each.split("=") for each in options[3:5])
     assert files["--github"] == str(action.job.files / "summary.md")
@@ -135,7 +139,7 @@ def test_installation(action: Ran, version: str) -> None:
     action.run(INSTALL, subject="x", version=version)
     expected = f"truenorm[verify]=={version}" if version else f"{action.folder}[verify]"
     given = (action.folder / "calls").read_text()
-    assert given == f"[-m][pip][install][--quiet][{expected}]"
+    assert given == f"[-P][-m][pip][install][--quiet][{expected}]"
 
 
 HOSTILE = [
@@ -159,6 +163,25 @@ def test_an_input_runs_no_command(action: Ran, text: str) -> None:
     action.job.files.rename(action.folder / "files-before")
     action.run(ALL, subject="x", command=text)
     assert not [*action.folder.rglob("x")]
+
+
+@pytest.mark.parametrize("steps", [INSTALL, JUDGE])
+def test_no_file_of_the_checkout_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: slice
+) -> None:
+    """A checkout has a package pip, and modules that truenorm and Python itself import."""
+    programs = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # a version that does not exist: nothing is installed
+    action = Ran(tmp_path, monkeypatch, stub=False)
+    planted = f"open({str(tmp_path / 'imported')!r}, 'a').write(__name__)\n"
+    for name in ("pip/__init__", "pip/__main__", "truenorm/__init__", "truenorm/__main__"):
+        action.files[f"{name}.py"] = planted
+    for name in ("typer", "rich", "numpy", "json", "site", "sitecustomize", "yaml", "jinja2"):
+        action.files[f"{name}.py"] = planted
+    done, _ = action.run(steps, subject="cases", command="judge", version="999.0")
+    assert done == "FAILED"
+    assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.slow
