@@ -1,10 +1,14 @@
-"""Python files of a user: execute them, and describe how they fail."""
+"""Files of a user: open them, execute those of Python, and describe how they fail."""
 
+import errno
+import os
+import stat
 import sys
 import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 PACKAGE = Path(__file__).parents[1]
 SHOWN_FRAMES = 3
@@ -12,6 +16,24 @@ SHOWN_FRAMES = 3
 
 class NotThereError(ValueError):
     """The file does not exist, or does not define the object of a target."""
+
+
+def open_regular(path: Path, *, links: bool = False) -> IO[bytes]:
+    """Open a regular file, to read it; raise OSError for a link, unless `links`, and any other.
+
+    Reading a pipe or a device may block or never end, and a link leads to any file of the user.
+    """
+    flags = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= 0 if links else getattr(os, "O_NOFOLLOW", 0)
+    try:
+        file = os.open(path, os.O_RDONLY | flags)
+    except OSError as error:
+        text = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise OSError(error.errno, text, str(path)) from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(file, "rb")
 
 
 def split_target(target: str, default: str) -> tuple[Path, str]:

@@ -1,17 +1,19 @@
 """User cases: cases of a shape, of arrays or of saved tensors; missing inputs are filled in."""
 
 import json
+import os
 import re
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from truenorm.tools.arguments import require_shape
+from truenorm.tools.user_files import open_regular
 from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.cases.patterns import Pattern, filled
 from truenorm.verify.enclosures import unsupported_reason
@@ -204,8 +206,8 @@ def read_safetensors(
     path: Path, wanted: frozenset[str]
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Return the wanted tensors, an empty array for each other one, and the metadata."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_regular(path, links=True) as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(LONGEST_HEADER, size - 8):
             raise ValueError(f"{path} is no safetensors file: header of {length} bytes")
@@ -360,19 +362,70 @@ def _eps(stored: object) -> float:
 
 def _read_npz(path: Path) -> tuple[dict[str, Array], Any, list[str]]:
     """Return the wanted arrays, eps, and notes."""
-    if path.is_file() and not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is no .npz file, or it is cut: write it with np.savez")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {n: file[n] if n in WANTED else np.empty(0) for n in file.files}
-            eps, dtype = (file[n].tolist() if n in arrays else None for n in ("eps", "dtype"))
-    except (ValueError, EOFError, zipfile.BadZipFile) as unreadable:
-        raise ValueError(f"{path} is no .npz file without pickle: {unreadable}") from unreadable
+    with open_regular(path, links=True) as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError(f"{path} is no .npz file, or it is cut: write it with np.savez")
+        try:
+            with zipfile.ZipFile(file) as archive:
+                stored = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
+                arrays: dict[str, Array] = {n: np.empty(0) for n in stored}
+                for name in arrays.keys() & {*WANTED, "eps", "dtype"}:
+                    arrays[name] = _read_npy(
+                        archive, stored[name], os.fstat(file.fileno()).st_size
+                    )
+        except MemoryError:
+            raise
+        except Exception as unreadable:  # zipfile and zlib raise many kinds for damaged files
+            raise ValueError(
+                f"{path} is no .npz file without pickle, as np.savez writes it: {unreadable}"
+            ) from unreadable
+    settings = {n: array.tolist() for n, array in arrays.items() if n in ("eps", "dtype")}
+    eps, dtype = map(settings.get, ("eps", "dtype"))
     # NumPy stores bfloat16 of ml_dtypes as 2 bytes without a type; no other type has that form.
     untyped = [n for n, array in arrays.items() if array.dtype == np.dtype("V2")]
     bits = [n for n, a in arrays.items() if a.dtype == np.uint16 and dtype == "bfloat16"]
     arrays |= {n: arrays[n].view(dtype_of("bfloat16")) for n in (*untyped, *bits)}
     return arrays, eps, ["2 bytes without a type read as bfloat16"] if untyped else []
+
+
+def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> Array:
+    """Return an array of an archive of so many bytes.
+
+    NumPy would allocate what the header claims before it reads the bytes that are there.
+    """
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{entry.filename} must be stored or deflated")
+    if entry.compress_size > size:
+        raise ValueError(f"{entry.filename} must end in the file, got {entry.compress_size} bytes")
+    with archive.open(entry) as member:
+        shape, fortran_order, dtype = _read_npy_header(member)
+        expected, rest = prod(shape) * dtype.itemsize, entry.file_size - member.tell()
+        data = member.read(expected) if expected == rest else b""
+    if len(data) != expected:
+        raise ValueError(
+            f"{entry.filename.removesuffix('.npy')} of shape {shape} in {dtype} must have "
+            f"{expected} bytes, got {len(data) or rest}"
+        )
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _read_npy_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and type of an array that can be in a file without pickle."""
+    versions = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        header = versions[np.lib.format.read_magic(member)](member)
+    except (MemoryError, RecursionError) as nested:  # of the parser of Python
+        raise ValueError("a header is no text of NumPy") from nested
+    shape, _, dtype = header
+    if len(shape) > MOST_AXES or not all(type(each) is int and each >= 0 for each in shape):
+        raise ValueError(f"a shape must have at most {MOST_AXES} lengths, got {shape}")
+    if dtype.hasobject or not dtype.itemsize:
+        raise ValueError(f"a type must be one of numbers, got {dtype}")
+    return header
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Array], Any, list[str]]:
