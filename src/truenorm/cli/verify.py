@@ -1,10 +1,12 @@
 """``truenorm verify``: judge a kernel, compare two kernels, or run a campaign of drawn cases."""
 
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
@@ -362,8 +364,20 @@ def process_pool(jobs: int | None) -> Iterator[Executor | None]:
         yield None
         return
     # Spawn instead of fork: this process has threads.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as executor:
         yield executor
+
+
+def _end_with_parent() -> None:
+    """End this process of a pool with the process that has the pool, however that one ends."""
+
+    def watch() -> None:
+        if parent := parent_process():
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _with_new_baseline(report: Report, baseline: Path) -> Report:

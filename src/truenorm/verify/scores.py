@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from truenorm.verify.running.recording import (
     write_recording,
 )
 from truenorm.verify.running.records import CannotRunError, Record
-from truenorm.verify.running.runner import START_SECONDS
+from truenorm.verify.running.runner import GROUPS, START_SECONDS, start_group
 from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 from truenorm.verify.submission import (
@@ -224,7 +225,7 @@ class OneRun:
         with (folder / OUTPUT).open("wb") as output:
             command = [str(folder / GUARDED), *arguments]
             process = start_python(self.python, command, stdout=output, stderr=output)
-        return process.wait
+        return partial(finish_group, process)
 
 
 class Server:
@@ -249,13 +250,13 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         """End its process."""
-        self._process.communicate()
+        finish_group(self._process)
         self._folder.cleanup()
 
     def start(self, arguments: Sequence[str]) -> Callable[[], int]:
         """Start a run, and return a function that waits for its exit code."""
         if self._process.poll() is not None:  # a kernel has killed it
-            self._process.communicate()
+            finish_group(self._process)
             self._process = self._launch()
         assert self._process.stdin is not None
         with suppress(OSError):  # it has ended, as its exit code says
@@ -280,9 +281,16 @@ def start_python(python: str, command: Sequence[str], **streams: Any) -> "subpro
     """Start an interpreter whose environment does not lead to truenorm."""
     variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     try:
-        return subprocess.Popen([python, *command], env={**variables, **ENVIRONMENT}, **streams)
+        return start_group([python, *command], env={**variables, **ENVIRONMENT}, **streams)
     except OSError as error:
         raise CannotRunError(f"cannot start {python}: {error.strerror}") from error
+
+
+def finish_group(process: "subprocess.Popen[Any]") -> int:
+    """Wait for the end of a process, and return its exit code."""
+    process.communicate()
+    GROUPS.note(process.pid, alive=False)
+    return process.returncode
 
 
 def score_submission(submission: Submission, runs: OneRun | Server) -> Score:

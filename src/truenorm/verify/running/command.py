@@ -12,7 +12,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ import numpy as np
 
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import LARGE, REPEATED_ROWS, Call, Record, case_of_call
+from truenorm.verify.running.runner import kill_group, start_group
 from truenorm.verify.running.tiled import reduced_record
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
@@ -141,23 +141,13 @@ def input_damage(path: Path, case: Case) -> tuple[str, ...]:
     return tuple(damaged)
 
 
-def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill all processes of the group that a process leads, even if it has ended itself."""
-    if sys.platform == "win32":
-        process.kill()
-        return
-    # All may have ended; macOS raises PermissionError for a group of zombies.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 class Program:
     """A process in a new process group, with limits on its time and on its output."""
 
     def __init__(
         self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._process = subprocess.Popen(
+        self._process = start_group(
             arguments,
             cwd=folder,
             env=environment,
@@ -165,7 +155,6 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,
         )
         self._ended = threading.Event()
         self._tails = {"stderr": bytearray(), "stdout": bytearray()}

@@ -17,7 +17,6 @@ import operator
 import os
 import re
 import secrets
-import signal
 import sys
 import threading
 import traceback
@@ -579,18 +578,18 @@ def run_guarded(runner: Any, args: Any, path: Path) -> int:
 class Fork:
     """A process that continues this one, with the methods of `subprocess.Popen` that are used."""
 
-    def __init__(self, work: Callable[[], int], output: Path) -> None:
-        # The parent never writes to the pipe: it ends with the parent, and so does the child.
-        reading, self.pipe = os.pipe()
+    def __init__(self, groups: Any, work: Callable[[], int], output: Path) -> None:
         self.returncode: int | None = None
+        groups.watch()
         self.pid = os.fork()
         if not self.pid:
-            os._exit(self.run(work, output, reading))
-        os.close(reading)
+            os._exit(self.run(work, output))
+        groups.note(self.pid, alive=True)
 
-    def run(self, work: Callable[[], int], output: Path, stdin: int) -> int:
+    def run(self, work: Callable[[], int], output: Path) -> int:
         """Do the work in the child, without access to the streams of the parent."""
         os.setsid()
+        stdin = os.open(os.devnull, os.O_RDONLY)
         stdout = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for stream, file in enumerate((stdin, stdout, stdout)):
             os.dup2(file, stream)
@@ -613,12 +612,7 @@ class Fork:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             if ended:
                 self.returncode = os.waitstatus_to_exitcode(status)
-                os.close(self.pipe)
         return self.returncode
-
-    def kill(self) -> None:
-        """End the process, and those that it started."""
-        os.killpg(self.pid, signal.SIGKILL)
 
 
 def serve(runner: Any) -> None:
@@ -631,7 +625,8 @@ def serve(runner: Any) -> None:
     for line in sys.stdin:
         args, path = runner.prepare(json.loads(line))
         work = partial(run_guarded, runner, args, path)
-        code = runner.supervise(args, path, partial(Fork, work, args.folder / OUTPUT))
+        start = partial(Fork, runner.GROUPS, work, args.folder / OUTPUT)
+        code = runner.supervise(args, path, start)
         answers.write(f"{code}\n")
         answers.flush()
 

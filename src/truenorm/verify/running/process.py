@@ -19,8 +19,9 @@ from typing import IO, Any
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.running.command import TAIL_BYTES, kill_group
+from truenorm.verify.running.command import TAIL_BYTES
 from truenorm.verify.running.records import Call, CannotRunError, GaveUpError, Record
+from truenorm.verify.running.runner import kill_group, start_group
 from truenorm.verify.subject import from_description
 from truenorm.verify.types import CODE_TYPES, NUMERIC_TYPES, Array, dtype_of, numeric_dtype
 
@@ -164,13 +165,12 @@ class SubjectProcess:
 
     def _start(self) -> dict[str, Any]:
         """Start a worker and return its description of the subject."""
-        self._process = subprocess.Popen(
+        self._process = start_group(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=self._environment,
-            start_new_session=True,
         )
         self._limit = RESULT_BYTES
         # New for each worker: late messages of the last one must not be read as answers.

@@ -16,6 +16,7 @@ import inspect
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -81,10 +82,71 @@ class Log:
         return self.places[key]
 
 
+WATCHER = """cd /; exec 3<&0 >/dev/null 2>&1
+{ while read -r line; do groups=$line; done; kill -s KILL -- $groups; } <&3 3<&- &"""
+
+
+class Groups:
+    """Process groups that end with this process, however it ends.
+
+    A shell in the background reads their numbers from a pipe. When the pipe ends, it kills those
+    of the last line: also if the process that has the other end was killed.
+    """
+
+    def __init__(self) -> None:
+        self.pipe = -1
+        self.forget()
+
+    def forget(self) -> None:
+        """Start without groups; those of a process that forked this one end with that one."""
+        if self.pipe >= 0:
+            os.close(self.pipe)
+        self.lock, self.pipe, self.alive = threading.Lock(), -1, set[int]()
+
+    def watch(self) -> None:
+        """Start the shell, unless it runs: before a child that must not outlive this process."""
+        with self.lock:
+            if self.pipe < 0 and os.name != "nt":
+                reading, self.pipe = os.pipe()
+                with os.fdopen(reading) as file, contextlib.suppress(OSError):  # there is none
+                    command = ["/bin/sh", "-c", WATCHER]
+                    subprocess.run(command, stdin=file, start_new_session=True)
+
+    def note(self, group: int, *, alive: bool) -> None:
+        """Add a process group, or remove one that has ended."""
+        with self.lock, contextlib.suppress(OSError):  # there is no shell
+            (self.alive.add if alive else self.alive.discard)(group)
+            os.write(self.pipe, " ".join(f"-{each}" for each in self.alive).encode() + b"\n")
+
+
+GROUPS = Groups()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=GROUPS.forget)
+
+
+def start_group(command: Any, **options: Any) -> "subprocess.Popen[Any]":
+    """Start a process in a group of its own, which ends with this process."""
+    GROUPS.watch()
+    child: subprocess.Popen[Any] = subprocess.Popen(command, start_new_session=True, **options)
+    GROUPS.note(child.pid, alive=True)
+    return child
+
+
+def kill_group(child: Any) -> None:
+    """Kill all processes of the group that a child leads, even if it has ended itself."""
+    if os.name == "nt":
+        child.kill()
+        return
+    # All may have ended; macOS raises PermissionError for a group of zombies.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    GROUPS.note(child.pid, alive=False)
+
+
 def start_child() -> Any:
     """Start a process that makes the calls."""
     command = [sys.executable, "-W", "ignore", *sys.argv, "--child"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE)
+    return start_group(command, stdin=subprocess.DEVNULL)
 
 
 def supervise(args: Any, path: Path, start: Any = start_child) -> int:
@@ -98,7 +160,8 @@ def supervise(args: Any, path: Path, start: Any = start_child) -> int:
                 since = time.monotonic()
             hung = time.monotonic() - since > args.seconds + START_SECONDS * (size == first)
             if hung:
-                child.kill()
+                kill_group(child)
+        GROUPS.note(child.pid, alive=False)
         log, code = Log(path), child.returncode
         last = log.entries[-1] if log.entries else {}
         if "end" in last and code == 0:
@@ -385,8 +448,6 @@ def prepare(arguments: list[str] | None = None) -> tuple[Any, Path]:
 
 def run_calls(args: Any, path: Path) -> int:
     """Make the calls in this process, and return its exit code."""
-    # The parent never writes to the pipe: it ends with the parent, and so does the child.
-    threading.Thread(target=lambda: sys.stdin.read() or os._exit(1), daemon=True).start()
     global torch
     torch = importlib.import_module("torch")
     with contextlib.suppress(ImportError, AttributeError):
