@@ -16,6 +16,7 @@ from truenorm.verify.operations import as_operation
 from truenorm.verify.running.pytorch import Unpacking
 from truenorm.verify.running.recorded import Recorded, check_recording, read_log, read_manifest
 from truenorm.verify.running.recording import Recording, make_recording, write_recording
+from truenorm.verify.running.schema import DamagedResultsError
 from truenorm.verify.running.torch_subject import DTYPES
 from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 
@@ -141,7 +142,10 @@ def judge_recording(
     folder = Path(folder)
     manifest = read_manifest(folder)
     recorded_scope = RecordedScope.of(manifest)
-    recording = recorded_scope.recording()
+    try:
+        recording = recorded_scope.recording()
+    except ValueError as unknown:
+        raise DamagedResultsError(f"{folder} is no recording: {unknown}") from unknown
     check_recording(folder, manifest, recording)
     log = read_log(folder, recording)
     header, name = log[0], log[0]["target"].rpartition(":")[2]
@@ -157,5 +161,5 @@ def judge_recording(
     settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed)
     spec = SubjectSpec.of(runner.subject)
     report = judge.judge_runner(runner, spec, settings, partial(judge.collect, runner))
-    facts = {each: header[each] for each in FACTS if each in header}
+    facts = {each: header[each] for each in FACTS if header.get(each)}
     return replace(report, machine={**describe("date"), **facts})

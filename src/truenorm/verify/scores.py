@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truenorm.tools.user_files import open_regular
 from truenorm.verify.grading.checks import PATIENCE, UNEXPLAINED, planned_calls
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import CaseResult, Report
@@ -26,8 +27,9 @@ from truenorm.verify.judge import collect
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
+from truenorm.verify.running.command import TAIL_BYTES
 from truenorm.verify.running.guarded import NO_TORCH, NOTES, OUTPUT, is_norm
-from truenorm.verify.running.recorded import LOG, Recorded, read_log
+from truenorm.verify.running.recorded import LOG, Recorded, parse_json, read_file, read_log
 from truenorm.verify.running.recording import (
     RUNNER,
     Recording,
@@ -38,6 +40,7 @@ from truenorm.verify.running.recording import (
 from truenorm.verify.running.records import CannotRunError, Record
 from truenorm.verify.running.runner import GROUPS, START_SECONDS, start_group
 from truenorm.verify.running.runners import try_a_call
+from truenorm.verify.running.schema import DamagedResultsError, are_texts
 from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 from truenorm.verify.submission import (
     CASES,
@@ -331,7 +334,7 @@ def _judged(
 ) -> Score:
     """Judge the results of a run."""
     try:
-        log = read_log(folder, recording)
+        log, seen = read_log(folder, recording), _notes((folder / LOG).with_name(NOTES))
         subject = Subject(
             in_another_process,
             backward=in_another_process if log[0]["backward"] else None,
@@ -358,8 +361,6 @@ def _judged(
         strict=False,
         causes=submission.causes,
     )
-    notes = (folder / LOG).with_name(NOTES)
-    seen = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
     outputs = submission.operation.outputs_of(backward=False)
     evidence = Evidence(submission.norms, seen, log, outputs)
     hacks = [reason for find in HACKS.values() for reason in find(evidence)]
@@ -375,6 +376,17 @@ def _judged(
         report.verdicts,
         operation=submission.operation,
     )
+
+
+def _notes(file: Path) -> dict[str, Any]:
+    """Return what the guards of a run saw: lists of names; nothing without a file."""
+    if not file.exists():
+        return {}
+    seen = parse_json(read_file(file))
+    names = seen.values() if isinstance(seen, dict) else [0]
+    if not all(each is None or each == [] or are_texts(each) for each in names):
+        raise DamagedResultsError(f"{file.name} must have lists of names")
+    return dict(seen)
 
 
 def refused_layouts(suite: Iterable[Case], records: Iterable[Record]) -> dict[str, str]:
@@ -396,9 +408,12 @@ def refused_layouts(suite: Iterable[Case], records: Iterable[Record]) -> dict[st
 
 def _last_line(output: Path) -> str:
     """Return the last line that a process printed."""
-    if not output.exists():
-        return "it ended the process that started it"
-    lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
+    try:
+        with open_regular(output) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            lines = file.read(TAIL_BYTES).decode(errors="replace").split("\n")
+    except OSError:
+        return "it ended the process that started it, or removed its output"
     return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 

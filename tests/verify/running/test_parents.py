@@ -105,7 +105,7 @@ def check_end(judge: Judge, pid: int, name: str = "SIGKILL") -> None:
 def test_a_kernel_ends_with_its_judge(judge: Judge, name: str) -> None:
     kernel(judge.folder, note(judge.folder) + HOLD)
     verify(judge)
-    check_end(judge, *judge.children(), name)
+    check_end(judge, judge.children()[0], name)
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_whatever_the_kernel_does(judge: Judge, wait: str) -> None:
 def test_a_file_that_is_still_loaded(judge: Judge) -> None:
     kernel(judge.folder, "return x", before=note(judge.folder) + HOLD)
     verify(judge)
-    check_end(judge, *judge.children())
+    check_end(judge, judge.children()[0])
 
 
 def test_a_program(judge: Judge) -> None:
@@ -131,7 +131,7 @@ def test_a_program(judge: Judge) -> None:
         f"import truenorm.verify as tv\nsubject = tv.Subject(command={command!r})\n"
     )
     verify(judge)
-    check_end(judge, *judge.children())
+    check_end(judge, judge.children()[0])
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_tests_of_an_audit(judge: Judge) -> None:
     (judge.folder / "test_norm.py").write_text(note(judge.folder) + HOLD)
     options = ("--operation", "layer_norm", "--replace", "norm:forward")
     judge.start("-m", "truenorm", "audit", "test_norm.py", *options)
-    check_end(judge, *judge.children())
+    check_end(judge, judge.children()[0])
 
 
 def test_the_runner_of_a_recording(judge: Judge) -> None:
@@ -165,7 +165,7 @@ def test_the_runner_of_a_recording(judge: Judge) -> None:
     tv.record_cases(cases, operation="rms_norm", dtypes=["float32"])
     (cases / "torch.py").write_text(note(judge.folder) + HOLD)
     judge.start(str(cases / "runner.py"), "norm.py:norm", str(cases))
-    check_end(judge, *judge.children())
+    check_end(judge, judge.children()[0])
 
 
 @pytest.mark.parametrize("serve", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -176,7 +176,7 @@ def test_a_run_of_a_score(judge: Judge, serve: bool) -> None:
     python.chmod(0o755)
     target = ["--serve"] if serve else ["norm.py:norm"]
     judge.start("-m", "truenorm", "score", *target, "--python", str(python))
-    check_end(judge, *judge.children())
+    check_end(judge, judge.children()[0])
 
 
 def test_a_fork_has_groups_of_its_own() -> None:

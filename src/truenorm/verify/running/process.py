@@ -101,12 +101,21 @@ def describe_exit(code: int) -> str:
     >>> describe_exit(1), describe_exit(-11)
     ('ended with exit code 1', 'crashed: SIGSEGV')
     """
-    return f"crashed: {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {each.value: each.name for each in signal.Signals}
+    return f"crashed: {names.get(-code, f'signal {-code}')}"
 
 
 def describe_hang(seconds: float) -> str:
     """Return the outcome of a call that took longer than its time limit."""
     return f"gave no answer within {seconds:g} s"
+
+
+def largest_result(case: Case, call: Call) -> int:
+    """Return the number of bytes that one result of a call may have."""
+    rows, size = case.shape
+    return RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * size * max(rows, call.stop)
 
 
 class SubjectProcess:
@@ -255,9 +264,7 @@ class SubjectProcess:
         if self.deaths >= MAX_DEATHS:
             raise GaveUpError
         started = time.perf_counter()
-        rows, size = case.shape
-        elements = size * max(rows, call.stop)
-        self._limit = RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * elements
+        self._limit = largest_result(case, call)
         message = {
             "case": case.name,
             "dtype": case.dtype,

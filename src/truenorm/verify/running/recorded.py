@@ -17,8 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from truenorm.tools.user_files import open_regular
 from truenorm.verify.operation import Case
-from truenorm.verify.running.process import MAX_DEATHS, describe_exit, describe_hang
+from truenorm.verify.running.process import (
+    MAX_DEATHS,
+    describe_exit,
+    describe_hang,
+    largest_result,
+)
 from truenorm.verify.running.pytorch import Unpacking
 from truenorm.verify.running.recording import CASES, MANIFEST, SCHEMA, Recording
 from truenorm.verify.running.records import (
@@ -34,9 +40,18 @@ from truenorm.verify.running.records import (
     triton_advice,
 )
 from truenorm.verify.running.runners import ResultError, copied_results, equal_results
+from truenorm.verify.running.schema import (
+    END,
+    SCOPE,
+    DamagedResultsError,
+    LogSchema,
+    check_fields,
+    dtype_of_result,
+    is_unknown,
+)
 from truenorm.verify.running.tiled import reduced_record
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array, numeric_dtype
+from truenorm.verify.types import Array
 
 LOG, ARRAYS = "results/log.jsonl", "results/arrays.bin"
 SCALE = "scale"
@@ -44,28 +59,24 @@ NO_MEMORY = ("MemoryError", "OutOfMemoryError", "can't allocate memory")
 """In exceptions of Python and of PyTorch if memory is short."""
 
 
-class DamagedResultsError(CannotRunError):
-    """The files of a recording or of its results are not as they were written."""
-
-
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a recording."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except OSError as missing:
+    """Return the manifest of a recording, of which the scope is checked."""
+    if not (folder / MANIFEST).exists():
         raise CannotRunError(
             f"{folder} has no {MANIFEST}: give a folder that truenorm record wrote"
-        ) from missing
-    except ValueError as unreadable:
-        raise DamagedResultsError(f"{folder / MANIFEST} is no JSON: {unreadable}") from unreadable
+        )
+    manifest = parse_json(read_file(folder / MANIFEST))
+    if manifest is None:
+        raise DamagedResultsError(f"{folder / MANIFEST} is no JSON")
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise DamagedResultsError(f"{folder / MANIFEST} has not the schema {SCHEMA}")
+    check_fields(manifest, SCOPE, folder / MANIFEST)
     return manifest
 
 
 def check_recording(folder: Path, manifest: Mapping[str, Any], recording: Recording) -> None:
     """Raise an error if the folder, whose manifest this is, does not hold this recording."""
-    content = _read(folder / CASES)
+    content = read_file(folder / CASES)
     if manifest != recording.manifest or content != recording.content:
         raise DamagedResultsError(
             f"{folder} is not what this version of truenorm records: it was changed, or written "
@@ -80,19 +91,24 @@ def read_log(folder: Path, recording: Recording) -> list[dict[str, Any]]:
             f"there are no results: run python {folder / 'runner.py'} FILE.py:NAME {folder}, on "
             "the machine of the kernel, and copy the folder back"
         )
-    log, _, last = _read(folder / LOG).rpartition(b"\n")
-    end = _parse(last).get("end")
-    if end is None:
+    log, _, last = read_file(folder / LOG).rpartition(b"\n")
+    end = parse_json(last)
+    if not isinstance(end, dict) or "end" not in end:
         raise CannotRunError(
             f"{folder / LOG} ends early: run the same command again, and it continues"
         )
-    for name, content, expected in zip(
-        (LOG, ARRAYS), (log, _read(folder / ARRAYS)), end, strict=True
-    ):
+    lines = log.split(b"\n")
+    check_fields(end, END, f"{folder / LOG}, line {len(lines) + 1}")
+    arrays = read_file(folder / ARRAYS)
+    for name, content, expected in zip((LOG, ARRAYS), (log, arrays), end["end"], strict=True):
         if hashlib.sha256(content).hexdigest() != expected:
             raise DamagedResultsError(f"{folder / name} was changed: it has another hash")
-    entries = [entry for line in log.split(b"\n") if (entry := _parse(line))]
-    if entries[0]["question"] != recording.manifest["question"]:
+    schema, entries = LogSchema(recording.manifest, len(arrays)), list[dict[str, Any]]()
+    for number, line in enumerate(lines, 1):
+        if (entry := parse_json(line)) is not None:
+            schema.check(entry, f"{folder / LOG}, line {number}", first=not entries)
+            entries.append(entry)
+    if not entries or entries[0]["question"] != recording.manifest["question"]:
         raise DamagedResultsError(f"{folder / LOG} has results of another recording")
     return entries
 
@@ -100,26 +116,30 @@ def read_log(folder: Path, recording: Recording) -> list[dict[str, Any]]:
 def target_of(folder: Path) -> str:
     """Return the target that was run, or nothing if there are no readable results."""
     try:
-        lines = (folder / LOG).read_bytes().split(b"\n")
-    except OSError:
+        entries = [parse_json(line) for line in read_file(folder / LOG).split(b"\n")]
+    except CannotRunError:
         return ""
-    return next((str(entry["target"]) for entry in map(_parse, lines) if "target" in entry), "")
+    headers = (each for each in entries if isinstance(each, dict) and "target" in each)
+    return next((str(each["target"]) for each in headers), "")
 
 
-def _read(file: Path) -> bytes:
+def read_file(file: Path) -> bytes:
+    """Return the content of a regular file."""
     try:
-        return file.read_bytes()
+        with open_regular(file) as stream:
+            return stream.read()
     except OSError as missing:
         raise DamagedResultsError(f"{file} cannot be read: {missing.strerror}") from missing
 
 
-def _parse(line: bytes) -> dict[str, Any]:
-    """Return a line of the log; one that was cut off when the runner was killed is empty."""
+def parse_json(line: bytes) -> Any:
+    """Return the value of JSON; of a line that was cut off when the runner was killed, None."""
     try:
-        entry = json.loads(line)
+        return json.loads(line)
     except ValueError:
-        return {}
-    return entry if isinstance(entry, dict) else {}
+        return None
+    except RecursionError as nested:
+        raise DamagedResultsError("JSON of a recording must not be nested so deeply") from nested
 
 
 class Recorded:
@@ -134,7 +154,7 @@ class Recorded:
         unpack: Unpacking | None = None,
     ) -> None:
         self.subject, self._deaths, self._unpack = subject, 0, unpack
-        self._content = np.frombuffer(_read(folder / ARRAYS), np.uint8)
+        self._content = np.frombuffer(read_file(folder / ARRAYS), np.uint8)
         self._entries = {entry["step"]: entry for entry in log if "step" in entry}
         self._waiting: defaultdict[tuple[str, Call], deque[int]] = defaultdict(deque)
         calls = recording.manifest["calls"]
@@ -166,7 +186,12 @@ class Recorded:
             seconds=entry["seconds"],
             left_out=f"{left_out}{triton_advice(left_out)}",
         )
-        arrays = {name: self._array(array) for name, array in entry["arrays"].items()}
+        arrays, limit = dict[str, Array | None](), largest_result(case, call)
+        for name, array in entry["arrays"].items():
+            try:
+                arrays[name] = self._array(name, array, limit)
+            except ResultError as error:
+                record = replace(record, failure=record.failure or str(error))
         scales = arrays.get(SCALE)
         if self._unpack is not None and scales is not None:
             shape = case_of_call(case, call).given_shape
@@ -174,26 +199,38 @@ class Recorded:
             arrays[SCALE] = self._unpack(scales, prod(leading), groups)
         return _completed(case, record, arrays, entry["holds"])
 
-    def _array(self, entry: Sequence[Any] | None) -> Array | None:
-        """Return a result as the kernel returned it."""
+    def _array(self, name: str, entry: Sequence[Any] | None, limit: int) -> Array | None:
+        """Return a result as the kernel returned it; raise ResultError if it cannot be judged."""
         if entry is None:
             return None
         kind, shape, width, at, size = entry
-        content, dtype = self._content, _dtype_of(kind)
-        places = np.frombuffer(zlib.decompress(content[at : at + size].tobytes()), "<i8")
-        if not places.size:
-            return np.zeros(shape, dtype)
-        rows = sliding_window_view(content, width)[places]
+        if is_unknown(kind):
+            raise ResultError(f"returned {name} as an array of {kind}; convert it")
+        dtype = dtype_of_result(kind)
+        total = prod(shape) * dtype.itemsize
+        if total > limit:
+            raise ResultError(f"returned {name} of shape {shape}, above {limit} bytes")
+        places = self._places(at, size, total // width, len(self._content) - width)
+        rows = sliding_window_view(self._content, width)[places]
         numbers: Array = rows.reshape(-1).view(dtype)
         return numbers.reshape(shape)
 
-
-def _dtype_of(name: str) -> np.dtype[Any]:
-    """Return the NumPy type of a type of PyTorch; pairs of codes are bytes."""
-    try:
-        return numeric_dtype(name)
-    except (AttributeError, ImportError, TypeError):
-        return np.dtype(np.uint8)
+    def _places(self, at: int, size: int, count: int, last: int) -> Array:
+        """Return where the rows of an array are: so many places, none beyond the last."""
+        stream = zlib.decompressobj()
+        try:  # one byte more than expected shows that there are more
+            data = stream.decompress(self._content[at : at + size].tobytes(), 8 * count + 1)
+        except zlib.error:
+            data = b""
+        places = np.frombuffer(data[: len(data) // 8 * 8], "<i8")
+        if len(data) != 8 * count or not stream.eof or stream.unused_data:
+            places = np.array([-1])
+        if places.size and not 0 <= places.min() <= places.max() <= last:
+            raise DamagedResultsError(
+                f"{ARRAYS} must have the places of {count} rows in {size} bytes at {at}, each at "
+                f"most {last}: it was changed"
+            )
+        return places
 
 
 def _completed(
