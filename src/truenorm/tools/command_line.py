@@ -1,16 +1,54 @@
 """Exit codes, messages and output shared by the commands, with and without Typer."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, Any, NoReturn
 
 from truenorm.tools.text import printable
 
 CANNOT_RUN = 2
+WORKFLOW_COMMAND = re.compile(r"(?:\A|[\r\n])\s*:(?=:)|##(?=\[)")
+
+
+class PlainStream:
+    """A stream of which GitHub executes no line, whatever text of a kernel it has.
+
+    A job of GitHub executes a line that begins with ``::``, also after white space, and ``##[`` at
+    any place. A backslash breaks both; it is here, since a long line is broken later than its text
+    is made. `commands` is the stream for lines that are meant to be executed.
+    """
+
+    buffer = None  # Typer would write to it
+
+    def __init__(self, stream: Any) -> None:
+        self.commands, self._line = stream, ""
+
+    def write(self, text: str) -> int:
+        """Write a text, which may continue the line of the last one."""
+        known, line = len(self._line), self._line + text
+        ends = [0, *(match.end() - known for match in WORKFLOW_COMMAND.finditer(line))]
+        places = [*(place for place in ends if place >= 0), len(text)]
+        parts = [text[start:stop] for start, stop in pairwise(places)]
+        line = re.split("[\r\n]", line)[-1]
+        self._line = line if line.strip() in ("", ":") else f"-{line[-2:]}"
+        self.commands.write("\\".join(parts))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the stream."""
+        return getattr(self.commands, name)
+
+
+def print_command(line: str) -> None:
+    """Print a line to stderr that GitHub executes."""
+    stream: IO[str] = getattr(sys.stderr, "commands", sys.stderr)
+    stream.write(f"{line}\n")
 
 
 def stop(message: str) -> NoReturn:
@@ -36,6 +74,11 @@ def run_command(command: Callable[[], object]) -> None:
     for stream in (sys.stdout, sys.stderr):
         # Print characters that the terminal's encoding lacks as escapes instead of failing.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    with redirect_stdout(PlainStream(sys.stdout)), redirect_stderr(PlainStream(sys.stderr)):
+        _run(command)
+
+
+def _run(command: Callable[[], object]) -> None:
     try:
         command()
         sys.stdout.flush()

@@ -17,7 +17,9 @@ def dumps(value: Any, indent: int | None = 2) -> str:
     >>> print(dumps({"error": [0.5, float("inf"), float("-inf"), float("nan")]}, indent=None))
     {"error": [0.5, "inf", "-inf", "nan"]}
     """
-    return json.dumps(_strict(value), allow_nan=False, indent=indent)
+    text = json.dumps(_strict(value), allow_nan=False, indent=indent)
+    # A job of GitHub executes ##[, which can only be in a string, at any place of a line.
+    return text.replace("##[", r"##\u005b")
 
 
 def loads(text: str) -> Any:

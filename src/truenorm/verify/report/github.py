@@ -7,9 +7,9 @@ import ast
 import html
 import os
 import re
-import sys
 from pathlib import Path
 
+from truenorm.tools.command_line import print_command
 from truenorm.tools.text import one_line
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.report.wording import (
@@ -34,7 +34,7 @@ def write(report: Report, file: Path, target: str = "") -> None:
     with file.open("a", encoding="utf-8") as stream:
         stream.write(summary(report))
     for line in annotations(report, target):
-        sys.stderr.write(f"{line}\n")
+        print_command(line)
 
 
 def annotations(report: Report, target: str = "") -> list[str]:
@@ -138,7 +138,7 @@ def _line(file: Path, name: str) -> int:
     """Return the line of a file that defines a name, or 1."""
     try:
         statements = ast.parse(file.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return 1
     for each in statements:
         targets = each.targets if isinstance(each, ast.Assign) else [each]
