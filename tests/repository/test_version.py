@@ -19,7 +19,8 @@ SOURCE = "src/truenorm/__init__.py"
 HEADINGS = re.findall(
     r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
 )
-RELEASES = set(re.findall(rf"\b{NUMBER}", "\n".join([VERSION, *HEADINGS])))
+# Sorted: each process of pytest-xdist must collect the same tests in the same order.
+RELEASES = sorted(set(re.findall(rf"\b{NUMBER}", "\n".join([VERSION, *HEADINGS]))))
 # History: the releases, and the versions that were measured.
 RECORDS = ("CHANGELOG.md", "benchmarks/results/")
 
