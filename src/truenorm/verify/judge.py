@@ -440,7 +440,7 @@ def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
     to zero. Answers of earlier runs are dropped if they are many.
     """
     tell = progress or (lambda *_: None)
-    of_suite = [case for case in suite if not is_user_case(case)]
+    of_suite = [case for case in suite if not (is_user_case(case) or case.compared)]
     if len(EXPECTED_BY_CASE) > MOST_ANSWERS and not EXPECTED_BY_CASE.keys() >= {*of_suite}:
         EXPECTED_BY_CASE.clear()
     for done, case in enumerate(of_suite):

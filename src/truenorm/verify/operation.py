@@ -422,6 +422,8 @@ class Case:
         Whether its seed was chosen by a user: then its answers are not cached.
     enclosed : bool
         Whether its answers come from enclosures: integers would take seconds for wide rows.
+    compared : bool
+        Whether results are compared between calls only: answers of many wide rows take seconds.
     only_shape : tuple of int
         The shape of x in every call, if the subject takes no other.
     """
@@ -442,6 +444,7 @@ class Case:
     made: str = ""
     seeded: bool = False
     enclosed: bool = False
+    compared: bool = False
     only_shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

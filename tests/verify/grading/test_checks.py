@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from truenorm.verify.cases.families import SERVED_SHAPES, served
 from truenorm.verify.grading.checks import UNEXPLAINED, check_case, measure
 from truenorm.verify.grading.grades import drop_consequences
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect, grade_records
-from truenorm.verify.oracle import Expected, expected
+from truenorm.verify.judge import collect, grade_records, records_of, scope
+from truenorm.verify.oracle import EXPECTED_BY_CASE, Expected, expected
 from truenorm.verify.running.records import Call, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject, SubjectSpec
@@ -258,3 +259,37 @@ def test_other_bits_in_a_new_process_are_allowed(plain: Expected) -> None:
     assert _guards(("plain", y), ("again", y), ("alone", other)) == []
     assert _guards(("plain", y + 1), ("again", y + 1), ("alone", y + 2)) == ["ordinary"]
     assert _guards(("plain", y), ("again", y), ("after others", other)) == ["history"]
+
+
+def blocks_of_squares(x: Array, gamma: Array, eps: float) -> Array:
+    """Sum squares over blocks of 256 columns from 256 rows on, else of 1024 (vLLM#48271)."""
+    rows, size = x.shape
+    block = 1024 if rows < 256 else 256
+    squares = np.zeros((rows, -(-size // block) * block), np.float32)
+    squares[:, :size] = x * x
+    sums = np.add.accumulate(squares.reshape(rows, -1, block), axis=1, dtype=np.float32)[:, -1]
+    while sums.shape[1] > 1:
+        sums = sums[:, : sums.shape[1] // 2] + sums[:, sums.shape[1] // 2 :]
+    y: Array = x / np.sqrt(sums / np.float32(size) + np.float32(eps)) * gamma
+    return y
+
+
+def test_another_block_size_for_many_rows_is_found_with_each_seed() -> None:
+    subject = Subject(blocks_of_squares, operation="rms_norm", dtypes=["float32"])
+    for seed in range(20):
+        found = (
+            symptom.guard
+            for one in served(subject.operation, "float32", seed)
+            for symptom in check_case(one, [*records_of(InProcess(subject), one)], ["y"])[0]
+        )
+        assert next(found, "") == "batch", seed
+
+
+def test_answers_of_cases_that_are_only_compared_are_not_computed() -> None:
+    subject = Subject(lambda x, *_: x + 1, operation="rms_norm", dtypes=["float32"])
+    cases = [each for each in scope(subject, "quick") if each.family == "served"]
+    assert [each.compared for each in cases] == [True] * len(SERVED_SHAPES)
+    report = grade_records(subject, cases, collect(InProcess(subject), cases), SubjectSpec())
+    assert not report.results
+    assert not report.findings
+    assert not EXPECTED_BY_CASE.keys() & {*cases}

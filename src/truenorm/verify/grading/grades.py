@@ -278,7 +278,7 @@ def _largest_element(case: Case) -> float:
 def _kappa(case: Case) -> float:
     if is_user_case(case):
         return largest_kappa(case)
-    return float(expected(case).scales.kappa.max(initial=0.0))
+    return 0.0 if case.compared else float(expected(case).scales.kappa.max(initial=0.0))
 
 
 def case_result(one: MeasuredResult) -> CaseResult:

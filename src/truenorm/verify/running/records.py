@@ -40,7 +40,7 @@ BATCH_SIZES = {
 """Numbers of rows, by family. Kernels choose block sizes by the number of rows, often at powers
 of two, so each power is tried with one row less and one row more."""
 TILED_SIZES = {
-    "served": (1, 2, 7, 8, 9, 255, 256, 257),
+    "served": (1, 2, 7, 8, 9, 255, 256, 257, 512),
     "row-counts": (8191, 8192, 8193, 2**14, 2**15, 2**16),
 }
 """Numbers of rows, by family: each of the rows must have the same bits as in the plain call."""
