@@ -126,7 +126,15 @@ def _of_size(norm: "Norm") -> Table:
         table[f"the sum of squares is divided by {size}, not by D"] = _over(size, "w")
         if norm.centred:
             table[f"both means are divided by {size}, not by D"] = _over(size, "mean", "w")
+    means = ("mean", "mean_g") if norm.centred else ()
+    for kind in NARROW:
+        over_rounded = partial(_over_rounded_size, kind)
+        table[f"D is rounded to {kind}"] = changed(over_rounded, "w", "projection", *means)
     return table
+
+
+def _over_rounded_size(kind: str, at: Steps, right: Float64s) -> Float64s:
+    return right * (at.size / rounded(np.full(1, float(at.size)), kind))
 
 
 def _over(size: int, *steps: str) -> Changes:
