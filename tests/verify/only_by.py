@@ -38,6 +38,7 @@ ONLY_BY = {
 OF_STATE = {
     "workspace": "a workspace not cleared",
     "statistics": "statistics of an earlier call",
+    "address": "statistics of an address",
     "accumulator": "dgamma not cleared",
     "packed": "gamma cached by width",
 }

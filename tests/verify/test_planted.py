@@ -210,6 +210,7 @@ def _errors_of(reproducer: str, folder: Path) -> str:
     "key",
     [
         "workspace",
+        "address",
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("statistics", "accumulator")),
     ],
 )

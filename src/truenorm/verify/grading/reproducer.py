@@ -28,6 +28,9 @@ BY_CHECK = ("result", "shape", "type", "inputs", "rounding", "recipe", "biased")
 ANSWERED = ("ordinary", "finite", "growth", "special")
 """Checks that compare with an answer; answers to codes depend on the scales that are returned."""
 IMPORT_OTHERS = "from truenorm.verify.operation import other_cases"
+IMPORT_MEMORY = "from truenorm.verify.running.runners import InputMemory"
+HOLD = "InputMemory().hold"
+"""The judge puts inputs at the addresses of earlier ones, which a subject may remember."""
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape whose results all have different bits."""
 
@@ -60,6 +63,7 @@ class _Script:
 
     def __init__(self, symptom: Symptom, spec: SubjectSpec, *, after_others: bool) -> None:
         self.symptom, self.spec, self.case = symptom, spec, symptom.case
+        self.of_state = after_others
         self.after_others = after_others and spec.callable and bool(symptom.at)
         self.operation = symptom.case.operation
         self.forward_outputs = self.operation.outputs_of(backward=False)
@@ -107,8 +111,8 @@ class _Script:
             return self._compare_with_first()
         passes = self._passes()
         if self.after_others:
-            loop = "for case in [*other_cases(case), case]:"
-            passes = [IMPORT_OTHERS, loop, *(f"    {line}" for line in passes)]
+            loop = f"for case in map({HOLD}, [*other_cases(case), case]):"
+            passes = [IMPORT_OTHERS, IMPORT_MEMORY, loop, *(f"    {line}" for line in passes)]
         return [*passes, *(self._compare_with_answer() if self.symptom.at else [])]
 
     def _call_forward(self, rows: str) -> str:
@@ -172,7 +176,12 @@ class _Script:
 
     def _compare_calls(self) -> list[str]:
         setup, test = self._equal_bits()
-        return [*setup, *self._define_run(), f"assert {test}, {self.symptom.text!r}"]
+        define = self._define_run()
+        if self.of_state:
+            _, *passes = define
+            header = f"def run(variant, hold={HOLD}):"
+            define = [IMPORT_MEMORY, header, "    variant = hold(variant)", *passes]
+        return [*setup, *define, f"assert {test}, {self.symptom.text!r}"]
 
     def _equal_bits(self) -> tuple[list[str], str]:
         """Return the setup and the test that two calls have equal bits."""
@@ -205,8 +214,9 @@ class _Script:
     def _compare_with_first(self) -> list[str]:
         return [
             IMPORT_OTHERS,
+            IMPORT_MEMORY,
             *self._define_run(),
-            "first, *_, last = [run(each) for each in [case, *other_cases(case), case]]",
+            f"first, *_, last = map(run, map({HOLD}, [case, *other_cases(case), case]))",
             f"assert first.tobytes() == last.tobytes(), {self.symptom.text!r}",
         ]
 

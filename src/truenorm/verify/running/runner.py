@@ -361,11 +361,13 @@ class Runner:
 
     def passes(self, step: Values, number: int) -> None:
         """Make the passes of a call, and keep the results."""
-        values = [self.load(step)]
-        values += [{**values[0], **self.load(each, reuse=False)} for each in step["others"]]
+        values = {0: self.load(step)}
         self.given |= {n: values[0][n] for n, each in step["tensors"].items() if each}
         results, saved = dict[int, Values](), dict[int, Any]()
         for name, k in step["passes"]:
+            if k not in values and name != "keep":
+                other = self.load(step["others"][k - 1], reuse=name == "try")
+                values[k] = {**values[0], **other}
             if name == "forward":
                 results[k], saved[k] = self.forward(values[k])
             elif name == "backward":
@@ -378,6 +380,7 @@ class Runner:
             elif name == "try":
                 with contextlib.suppress(Exception):  # it may not support this width
                     self.backward(values[k], self.forward(values[k])[1])
+                self.load(step)  # where inputs of the other call were
             elif results[0]:  # "again": a second backward pass
                 try:
                     results[0] = self.backward(values[k], saved[0])

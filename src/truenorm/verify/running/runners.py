@@ -1,5 +1,6 @@
 """Call a subject with a case in this process, and choose the runner of a subject."""
 
+import ctypes
 import os
 import time
 import warnings
@@ -47,6 +48,8 @@ from truenorm.verify.types import (
     same_bits,
 )
 
+ALIGNMENT = 16
+"""Bytes: the start of an input that is not made unaligned is a multiple of it."""
 USUAL_WIDTH = 64
 """A row length that every kernel supports."""
 Arrays = Mapping[str, Array | None]
@@ -119,7 +122,7 @@ class InProcess:
     """
 
     def __init__(self, subject: Subject, *, in_worker: bool = False) -> None:
-        self.subject, self._in_worker = subject, in_worker
+        self.subject, self._in_worker, self._memory = subject, in_worker, InputMemory()
 
     def run(self, case: Case, call: Call) -> Record:
         """Call the functions; an exception becomes the failure of the record."""
@@ -135,7 +138,7 @@ class InProcess:
     def _run(self, case: Case, call: Call) -> Record:
         name, tiled = case.name, call.kind in REPEATED_ROWS
         case = case if tiled else case_of_call(case, call)
-        arrays = tiled_inputs(case, call) if tiled else copies_of(case)
+        arrays = tiled_inputs(case, call) if tiled else self._memory.place(copies_of(case))
         results: dict[str, Array | None] = {}
         holds: dict[str, tuple[str, ...]] = {}
         failure = left_out = ""
@@ -144,7 +147,10 @@ class InProcess:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"), exits:
                 warnings.simplefilter("ignore")
-                holds |= _passes(_Functions(self.subject, case.eps), case, arrays, call, results)
+                functions = _Functions(self.subject, case.eps)
+                if call.kind == AFTER_OTHERS:
+                    self._call_with_others(functions, case)
+                holds |= _passes(functions, case, arrays, call, results)
         except SecondBackwardError as error:
             left_out = str(error)
         except (ResultError, ProcessExitError) as error:
@@ -163,6 +169,15 @@ class InProcess:
         holds |= equal_results({name: arrays[name] for name in damaged}, results)
         record = Record(name, call, results, damaged, failure, seconds, left_out, holds)
         return reduced_record(case, record) if tiled else record
+
+    def _call_with_others(self, functions: "_Functions", case: Case) -> None:
+        """Call the functions with other inputs, of which some were where those of the case are."""
+        for other in other_cases(case):
+            with suppress(Exception):  # the kernel may not support this width
+                inputs = self._memory.place(copies_of(other))
+                _, saved = functions.forward(inputs)
+                functions.backward(inputs, saved)
+        self._memory.place(copies_of(case))
 
 
 class SecondBackwardError(Exception):
@@ -281,11 +296,6 @@ def _passes(
     """
     if call.kind == MANY:
         return _many_passes(functions, case, call, results)
-    for other in other_cases(case) if call.kind == AFTER_OTHERS else ():
-        with suppress(Exception):  # the kernel may not support this width
-            inputs = copies_of(other)
-            _, saved = functions.forward(inputs)
-            functions.backward(inputs, saved)
     forward, saved = functions.forward(arrays)
     if call.kind in REPEATED_ROWS:  # copies of such results would need much memory
         results |= copied_results(case, forward, copy=None)
@@ -344,6 +354,40 @@ def laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
 def copies_of(case: Case) -> dict[str, Array | None]:
     """Return copies of the inputs, which the subject may damage."""
     return laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
+
+
+class InputMemory:
+    """Memory of inputs: those of one name, size and type are at one address in all calls.
+
+    So does an allocator that returns memory which was freed. A subject that takes an address for
+    the numbers that were there then has wrong results in each run of the judge.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[str, int, np.dtype[Any]], Array] = {}
+
+    def place(self, inputs: Arrays) -> dict[str, Array | None]:
+        """Return copies of inputs, in their layout; copies of earlier inputs are overwritten."""
+        return {
+            name: array if array is None or not array.size else self._placed(name, array)
+            for name, array in inputs.items()
+        }
+
+    def hold(self, case: Case) -> Case:
+        """Return a case with its inputs placed, for the script of a finding."""
+        return case.with_inputs(**self.place({n: copy(each) for n, each in case.inputs.items()}))
+
+    def _placed(self, name: str, array: Array) -> Array:
+        low, high = np.lib.array_utils.byte_bounds(array)
+        key = name, high - low, array.dtype
+        block = self._blocks.setdefault(key, np.empty(high - low + 2 * ALIGNMENT, np.uint8))
+        # An unaligned input stays unaligned.
+        start = -block.ctypes.data % ALIGNMENT + low % ALIGNMENT
+        ctypes.memmove(block.ctypes.data + start, low, high - low)
+        offset = start + array.ctypes.data - low
+        placed: Array = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
+        placed.flags.writeable = array.flags.writeable
+        return placed
 
 
 def _other_rows(case: Case) -> dict[str, Array]:
