@@ -266,7 +266,7 @@ def test_numbers_in_the_text() -> None:
 
 
 def test_machine_of_the_page() -> None:
-    versions = "truenorm {truenorm}, NumPy {numpy}, Python {python}, {machine}, {date}"
+    versions = "NumPy {numpy}, Python {python}, {machine}, {date}"
     assert versions.format(**committed_demo().machine) in PAGE
 
 
