@@ -113,7 +113,9 @@ TRANSCRIPTS = {
         select=paragraphs(1, 3),
     ),
     "equal": Transcript(
-        f"{NUMPY} --equal-to numpy_check.py:mended", page="judge/ci.md", select=ends(2, 3)
+        "truenorm compare numpy_check.py numpy_check.py:mended",
+        page="judge/ci.md",
+        select=ends(2, 3),
     ),
     "audit": Transcript(
         "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm",
@@ -122,7 +124,7 @@ TRANSCRIPTS = {
         select=ends(3, 3),
     ),
     "campaign": Transcript(
-        "truenorm verify numpy_check.py:mended --cases 60 --seed 7",
+        "truenorm campaign numpy_check.py:mended --cases 60 --seed 7",
         page="judge/campaign.md",
         select=whole,
     ),

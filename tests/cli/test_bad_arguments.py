@@ -181,8 +181,13 @@ SUBJECTS = [
     ("verify torch:no.such --operation rms_norm", "there is no module 'no'"),
     ("verify sleeps.py --start-seconds 0.2", "no answer within 0.2 s; --start-seconds"),
     ("verify subject.py --operation nonsense", "operation must be one of layer_norm"),
-    ("verify subject.py --equal-to nothing.py", "there is no file"),
-    ("verify subject.py --equal-to syntax.py", "SyntaxError"),
+    ("compare subject.py", "Missing argument 'SECOND'"),
+    ("compare subject.py nothing.py", "there is no file"),
+    ("compare subject.py syntax.py", "SyntaxError"),
+    ("campaign subject.py --cases 0", "greater than or equal to 1"),
+    ("campaign subject.py --seed x", "unable to parse string as an integer; got 'x'"),
+    ("campaign subject.py --seed 0", "greater than or equal to 1"),
+    ("campaign subject.py --start-seconds 0", "--start-seconds must be a positive number, got 0"),
 ]
 
 
@@ -224,9 +229,9 @@ OPTIONS = [
     ("--start-seconds inf", "--start-seconds must be a positive number, got inf"),
     ("--jobs 0", "greater than or equal to 1; got '0'"),
     ("--jobs x", "valid integer"),
-    ("--cases 0", "greater than or equal to 1"),
-    ("--cases 1 --seed x", "valid integer, unable to parse string as an integer; got 'x'"),
-    ("--seed 1", "--seed requires --cases"),
+    ("--cases 2", "use instead: truenorm campaign TARGET --cases N"),
+    ("--seed=1", "use instead: truenorm campaign TARGET --cases N --seed S"),
+    ("--equal-to b.py", "use instead: truenorm compare FIRST SECOND"),
     ("--nonsense", "No such option: --nonsense"),
     ("another.py", "unexpected extra argument(s) (another.py)"),
     ("--data nothing.npz", "cannot read nothing.npz: No such file or directory"),
@@ -264,8 +269,6 @@ OPTIONS = [
     ("--html ''", "give --html a file in a folder that exists"),
     ("--html subject.py", "give --html a file that ends in .html"),
     ("--html a.html --baseline ./a.html --update-baseline", "must be two files"),
-    ("--html a.html --equal-to subject.py", "are for one subject, and not for two"),
-    ("--html a.html --cases 2", "--cases cannot be combined"),
 ]
 
 

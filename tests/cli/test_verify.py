@@ -1,4 +1,4 @@
-"""``truenorm verify``: options, exit codes and baselines, with prepared reports."""
+"""``truenorm verify``, ``compare`` and ``campaign``: options and exit codes, baselines."""
 
 import json
 from concurrent.futures import ProcessPoolExecutor
@@ -10,9 +10,10 @@ import pytest
 
 from cli.recording import record, run
 from truenorm.cli.common import Dtype, LevelName, Norm
-from truenorm.cli.verify import GradeName
+from truenorm.cli.judging import GradeName
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.campaigns import Campaign, CampaignSettings, Judgement
+from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
 from truenorm.verify.running.records import CannotRunError
@@ -21,6 +22,8 @@ from truenorm.verify.types import FORMATS
 from verify.fake_report import failing_report, finding, made, passing_report
 
 VERIFY_TARGET = "truenorm.cli.verify.verify_target"
+WORK = {"verify": "target", "compare": "targets", "campaign": "target"}
+"""Commands, and how the names of the functions that do their work end."""
 
 
 @pytest.mark.parametrize(("report", "code"), [(passing_report(), 0), (failing_report(), 1)])
@@ -35,7 +38,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     )
     run("verify", "x.py:mine", *options.split())
     default = {
-        "operation": "",
+        "operation": None,
         "recipe": "",
         "largest": None,
         "kappa": None,
@@ -80,9 +83,9 @@ def test_cannot_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert "nothing.py" in done.stderr
     assert "Traceback" not in done.stderr
-    for function, options in (("verify_target", ()), ("campaign_target", ("--cases", 2))):
-        record(monkeypatch, f"truenorm.cli.verify.{function}", CannotRunError("no"))
-        done = run("verify", "x.py", *options)
+    for command, targets in WORK.items():
+        record(monkeypatch, f"truenorm.cli.{command}.{command}_{targets}", CannotRunError("no"))
+        done = run(command, "x.py", *(["y.py"] if command == "compare" else []))
         assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")
 
 
@@ -121,7 +124,6 @@ def test_baseline_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (["--update-baseline"], "--update-baseline needs --baseline FILE"),
         (["--update-baseline", "--baseline", tmp_path / "no" / "x.json"], "in a folder that"),
         (["--update-baseline", "--baseline", tmp_path], "in a folder that"),
-        (["--equal-to", "y.py", "--baseline", tmp_path / "x.json"], "and not for two"),
     ):
         done = run("verify", "x.py", *options)
         assert (done.exit_code, done.stdout) == (2, "")
@@ -148,28 +150,25 @@ CLEAN = Campaign(
 def test_campaign(
     monkeypatch: pytest.MonkeyPatch, campaign: Campaign, code: int, message: str
 ) -> None:
-    calls = record(monkeypatch, "truenorm.cli.verify.campaign_target", campaign)
-    done = run("verify", "x.py", "--cases", 2, "--seed", 7, "--dtype", "float32")
+    calls = record(monkeypatch, "truenorm.cli.campaign.campaign_target", campaign)
+    done = run("campaign", "x.py", "--cases", 2, "--seed", 7, "--dtype", "float32")
     assert (done.exit_code, done.stderr) == (code, "")
     assert message in done.stdout
     assert "[red]kernel[/]" in done.stdout
     ((arguments, options),) = calls
     assert arguments == ("x.py", CampaignSettings(2, 7, "quick", "stable"))
     assert (options["dtypes"], options["executor"]) == (["float32"], None)
-    report = json.loads(run("verify", "x.py", "--cases", 2, "--json").stdout)
+    report = json.loads(run("campaign", "x.py", "--cases", 2, "--json").stdout)
     assert (report["schema"], report["passed"]) == ("truenorm/campaign-1", code == 0)
     assert calls[1][0][1].seed == 1
 
 
 @pytest.mark.parametrize(
-    ("function", "answer", "options"),
-    [("verify_target", passing_report(), ()), ("campaign_target", CLEAN, ("--cases", 2))],
+    ("command", "answer"), [("verify", passing_report()), ("campaign", CLEAN)]
 )
-def test_jobs(
-    monkeypatch: pytest.MonkeyPatch, function: str, answer: object, options: tuple[object, ...]
-) -> None:
-    calls = record(monkeypatch, f"truenorm.cli.verify.{function}", answer)
-    assert run("verify", "x.py", "--jobs", 3, *options).exit_code == 0
+def test_jobs(monkeypatch: pytest.MonkeyPatch, command: str, answer: object) -> None:
+    calls = record(monkeypatch, f"truenorm.cli.{command}.{command}_target", answer)
+    assert run(command, "x.py", "--jobs", 3).exit_code == 0
     executor = calls[0][1]["executor"]
     assert isinstance(executor, ProcessPoolExecutor)
     assert vars(executor)["_max_workers"] == 3
@@ -177,26 +176,15 @@ def test_jobs(
         executor.submit(abs, 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--seed", 3), "--seed requires --cases"),
-        (("--cases", 0), "greater than or equal to 1"),
-        (("--jobs", 0), "greater than or equal to 1"),
-        (("--cases", 2, "--seed", 0), "greater than or equal to 1"),
-        (("--cases", 2, "--shape", "4x5"), "--cases cannot be combined"),
-        (("--cases", 2, "--recipe", "late"), "--cases cannot be combined"),
-        (("--cases", 2, "--baseline", "a.json"), "--cases cannot be combined"),
-        (("--cases", 2, "--html", "a.html"), "--cases cannot be combined"),
-        (("--cases", 2, "--update-baseline"), "--cases cannot be combined"),
-        (("--equal-to", "y.py", "--cases", 2), "for one subject"),
-        (("--equal-to", "y.py", "--seed", 4), "for one subject"),
-        (("--equal-to", "y.py", "--update-baseline"), "for one subject"),
-        (("--equal-to", "y.py", "--require", "correct"), "for one subject"),
-        (("--equal-to", "y.py", "--jobs", 2), "for one subject"),
-    ],
-)
-def test_options_that_exclude_each_other(options: tuple[object, ...], message: str) -> None:
-    done = run("verify", "x.py", *options)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert message in done.stderr
+def test_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both targets, the level and the options of a subject reach the comparison."""
+    equal = Equality("a", "b", "full", 2, (), (), 0, 0, 0, {"date": "today"}, operation=LAYER_NORM)
+    calls = record(monkeypatch, "truenorm.cli.compare.compare_targets", equal)
+    done = run(
+        "compare", "a.py", "b.py", "--level", "full", "--shape", "4x5", "--dtype", "float16"
+    )
+    assert (done.exit_code, done.stderr) == (int(not equal.passed), "")
+    ((arguments, options),) = calls
+    assert arguments == ("a.py", "b.py")
+    chosen = {name: options[name] for name in ("level", "shapes", "dtypes", "operation")}
+    assert chosen == {"level": "full", "shapes": ["4x5"], "dtypes": ["float16"], "operation": None}

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from truenorm.cli.common import JsonOption, argument
-from truenorm.cli.verify import (
+from truenorm.cli.judging import (
     BaselineOption,
     GithubOption,
     HtmlOption,

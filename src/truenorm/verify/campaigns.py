@@ -218,7 +218,7 @@ def campaign_target(
     **options: Unpack[SubjectOptions],
 ) -> Campaign:
     """Run a campaign on the subject of a target string, in a process of its own."""
-    operation = options.get("operation", "")
+    operation = options.get("operation") or ""
     process = SubjectProcess(
         target,
         operation=operation,
@@ -269,8 +269,8 @@ def _run(
     if subject.recipe:
         raise ValueError(
             f"{subject.name} claims the recipe {subject.recipe!r}, which random cases do not "
-            "show: judge it without --cases, or by truenorm.verify.verify in Python, and leave "
-            "recipe out of the subject of a campaign"
+            "show: judge it by 'truenorm verify', or by truenorm.verify.verify in Python, and "
+            "leave recipe out of the subject of a campaign"
         )
     domain = subject.required_domain(strict=strict)
     criteria = Criteria(level, require, tuple(subject.also), subject.outputs, domain, strict)

@@ -221,7 +221,7 @@ def compare(
 ) -> Equality:
     """Compare two subjects that should have equal bits.
 
-    Their functions are called in this process; ``truenorm verify A --equal-to B`` calls each
+    Their functions are called in this process; ``truenorm compare A B`` calls each
     in a process of its own.
 
     Parameters

@@ -316,7 +316,7 @@ class SubjectOptions(TypedDict, total=False):
     `kappa`. `shapes` and `data` files add user cases.
     """
 
-    operation: str
+    operation: str | None
     recipe: str
     dtypes: Collection[str] | None
     largest: float | None
@@ -347,7 +347,7 @@ def verify_target(
     """
     process = SubjectProcess(
         target,
-        operation=options.get("operation", ""),
+        operation=options.get("operation") or "",
         dtypes=options.get("dtypes"),
         python=python,
         environment=environment,
@@ -374,7 +374,7 @@ def compare_targets(
     **options: Unpack[SubjectOptions],
 ) -> Equality:
     """Compare the bits of two subjects, each of which runs in a process of its own."""
-    operation = options.get("operation", "")
+    operation = options.get("operation") or ""
     start = partial(
         SubjectProcess,
         operation=operation,
@@ -397,7 +397,7 @@ def use_options(
     dtypes = options.get("dtypes") or (DTYPES if dotted_path(target) else None)
     options = {**options, "dtypes": dtypes}
     process.subject = with_options(process.subject, options, strict=strict)
-    return SubjectSpec.of(process.subject, *file_and_name(target), options.get("operation", ""))
+    return SubjectSpec.of(process.subject, *file_and_name(target), options.get("operation") or "")
 
 
 def with_options(subject: Subject, options: SubjectOptions, *, strict: bool = False) -> Subject:

@@ -91,8 +91,8 @@ def kernel(folder: Path, body: str, before: str = "") -> None:
     (folder / "kernel.py").write_text(f"{text}\nsubject = tv.Subject(forward)\n")
 
 
-def verify(judge: Judge, *options: str) -> None:
-    judge.start("-m", "truenorm", "verify", "kernel.py", *options)
+def verify(judge: Judge, command: str = "verify", *options: str) -> None:
+    judge.start("-m", "truenorm", command, "kernel.py", *options)
 
 
 def check_end(judge: Judge, pid: int, name: str = "SIGKILL") -> None:
@@ -139,7 +139,7 @@ def test_processes_of_a_pool(judge: Judge) -> None:
     parent = "open(f'/proc/{os.getppid()}/cmdline').read()"
     in_judge = f"import os\nif 'multiprocessing' not in {parent}: return x\n"
     kernel(judge.folder, in_judge + note(judge.folder) + HOLD)
-    verify(judge, "--cases", "4", "--jobs", "2")
+    verify(judge, "campaign", "--cases", "4", "--jobs", "2")
     [pid] = judge.children()
     pool = parent_of(pid)
     assert pool != judge.process.pid  # type: ignore[union-attr]

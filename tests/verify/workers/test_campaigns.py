@@ -215,7 +215,7 @@ def test_width_of_the_trial_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_recipes_are_rejected() -> None:
-    with pytest.raises(ValueError, match=r"claims the recipe 'late', .* without --cases"):
+    with pytest.raises(ValueError, match=r"claims the recipe 'late', .* 'truenorm verify'"):
         campaign(tv.Subject(kernels.two_pass, recipe="late"), 1)
 
 

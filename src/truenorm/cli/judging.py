@@ -1,0 +1,261 @@
+"""Options, reports and exit codes that the commands which judge a subject share."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
+
+import typer
+from rich.console import Console
+
+from truenorm.cli.common import (
+    Dtype,
+    LevelName,
+    argument,
+    check_positive,
+    check_writable,
+    file_writer,
+    option,
+    progress_bar,
+    stop_on,
+)
+from truenorm.tools.command_line import stop
+from truenorm.tools.progress import Progress
+from truenorm.tools.text import counted
+from truenorm.verify.baseline import update_baseline as write_baseline
+from truenorm.verify.campaigns import Campaign
+from truenorm.verify.equality import Equality
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import SubjectOptions
+from truenorm.verify.report import terminal
+from truenorm.verify.report.json_report import to_json
+from truenorm.verify.report.wording import baseline_counts
+from truenorm.verify.running.records import CannotRunError
+
+GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
+AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)
+TARGET = (
+    "FILE.py or FILE.py:NAME, where NAME is a Subject in that file (default: subject), or a "
+    "function of x, weight, bias and eps, with --operation. The file is executed. Or torch:PATH, "
+    "the import path of a PyTorch function or module, such as "
+    "torch:torch.nn.functional.rms_norm, with --operation."
+)
+OperationOfSubject = Annotated[
+    str | None,
+    option(
+        "NAME[,OPTION=...]",
+        "The operation it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm. "
+        "Options: gain=zero-centred, beta=true, parameters=TYPE, result=TYPE, sum=unrounded.",
+        show_default="the subject's own, or layer_norm",
+    ),
+]
+ShapesOption = Annotated[
+    list[str] | None,
+    option(
+        "ROWSxD",
+        "Also judge random rows of this shape in every type, such as 4096x5120 or "
+        "8x1024x4096. Can be repeated.",
+    ),
+]
+DataOption = Annotated[
+    list[Path] | None,
+    option(
+        "FILE",
+        "Also judge tensors from an .npz or .safetensors file: x (or input, hidden_states) "
+        "and optionally gamma (weight), beta (bias), dy (grad), residual, dsum and eps. "
+        "Can be repeated.",
+    ),
+]
+LevelOption = Annotated[
+    LevelName, typer.Option(help="Number of cases: quick takes seconds, full minutes.")
+]
+TypesOption = Annotated[
+    list[Dtype] | None,
+    option(
+        "TYPE",
+        "Judge this type only, such as float32. Can be repeated. Default: all types that the "
+        "subject declares; float32 and bfloat16 for functions of PyTorch.",
+    ),
+]
+StartSecondsOption = Annotated[
+    float, typer.Option(help="Time limit for the file to be imported and compiled.")
+]
+JobsOption = Annotated[
+    int | None,
+    option(
+        "N",
+        "Number of processes, each with its own copy of the subject. The report does not "
+        "depend on it.",
+        min=1,
+    ),
+]
+TargetArgument = Annotated[str, argument("TARGET", TARGET)]
+RecipeOption = Annotated[
+    str,
+    option(
+        "NAME",
+        "Where it must round to 16 bits, such as late or early. By default, its recipe is "
+        "reported and none is required.",
+    ),
+]
+LargestOption = Annotated[
+    float | None,
+    option(
+        "NUMBER",
+        "The largest |x| that it supports. Cases beyond are reported and do not count for "
+        "the grade.",
+        show_default="1e4, or all with --strict",
+    ),
+]
+KappaOption = Annotated[
+    float | None,
+    option(
+        "NUMBER",
+        "The largest condition number rms(x)/sqrt(var + eps) that it supports, likewise.",
+        show_default="10, or all with --strict",
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Require the grade for all rows, and for sums over n rows without a factor log2(n).",
+    ),
+]
+RequireOption = Annotated[GradeName, typer.Option(help="The lowest grade that passes.")]
+BaselineOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "A file of known findings. Known findings are listed and pass, new ones fail, "
+        "vanished ones are reported.",
+    ),
+]
+UpdateBaselineOption = Annotated[
+    bool,
+    typer.Option(
+        "--update-baseline",
+        help="Write the current findings to the baseline; its reasons are preserved.",
+    ),
+]
+HtmlOption = Annotated[
+    Path | None, option("FILE", "Also write the report, with plots, to one HTML file.")
+]
+
+GithubOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "Also append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY, and print "
+        "an annotation of GitHub to stderr for each new finding.",
+    ),
+]
+
+
+def subject_options(start_seconds: float, **options: Unpack[SubjectOptions]) -> SubjectOptions:
+    """Check the options of every command with a subject, and return those that change it."""
+    check_positive("--start-seconds", start_seconds)
+    if options.get("operation") == "":
+        stop("--operation must be a name such as rms_norm, got ''; leave it out for the default")
+    return options
+
+
+class ReportFiles(NamedTuple):
+    """The files that a report is compared with and written to.
+
+    `target` is the subject, as on the command line, whose file is annotated on GitHub.
+    """
+
+    baseline: Path | None
+    html: Path | None
+    github: Path | None
+    target: str
+
+
+def judge_and_finish(
+    run: Callable[[Path | None, Progress | None], Report],
+    files: ReportFiles,
+    *,
+    update_baseline: bool,
+    json: bool,
+) -> None:
+    """Check the options of a report, judge by `run`, print and write the report, and exit.
+
+    `run` is called with the baseline to compare with, and with the progress to report.
+    """
+    baseline, html, github, target = files
+    if update_baseline:
+        check_writable("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
+    known = None if update_baseline and baseline and not baseline.exists() else baseline
+    packages = ("jinja2", "matplotlib")
+    write_html = file_writer(
+        "--html", html, "truenorm.verify.report.html", packages=packages, suffix=".html"
+    )
+    write_github = file_writer(
+        "--github", github, "truenorm.verify.report.github", packages=(), target=target
+    )
+    if html is not None and baseline is not None and html.resolve() == baseline.resolve():
+        stop(f"--html and --baseline must be two files, got {html} for both")
+    with stop_on(CannotRunError, ValueError), progress_bar("judging") as progress:
+        report = run(known, progress)
+    if update_baseline and baseline:
+        report = _with_new_baseline(report, baseline)
+    finish(report, terminal.show, write_html, write_github, json=json)
+
+
+@contextmanager
+def process_pool(jobs: int | None) -> Iterator[Executor | None]:
+    """Provide an executor with `jobs` processes, or None if `jobs` is None."""
+    if jobs is None:
+        yield None
+        return
+    # Spawn instead of fork: this process has threads.
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as executor:
+        yield executor
+
+
+def _end_with_parent() -> None:
+    """End this process of a pool with the process that has the pool, however that one ends."""
+
+    def watch() -> None:
+        if parent := parent_process():
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _with_new_baseline(report: Report, baseline: Path) -> Report:
+    """Write the findings to the baseline, and return the report compared with it."""
+    counts = counted(len(report.findings), "finding")
+    if report.baseline:
+        counts = f"{baseline_counts(report)} before"
+    with stop_on(ValueError):
+        try:
+            report = write_baseline(report, baseline)
+        except OSError as error:
+            stop(f"cannot write {baseline}: {error.strerror}; give --baseline another file")
+    sys.stderr.write(f"wrote {baseline}: {counts}\n")
+    return report
+
+
+def finish(
+    report: AnyReport,
+    show: Callable[[AnyReport, Console], None],
+    *writers: Callable[[AnyReport], None],
+    json: bool,
+) -> None:
+    """Print the report, write its files, and exit with 0 if it passes, else 1."""
+    if json:
+        typer.echo(to_json(report))
+    else:
+        show(report, Console(highlight=False))
+    for write in writers:
+        write(report)
+    raise typer.Exit(0 if report.passed else 1)
