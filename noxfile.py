@@ -75,9 +75,6 @@ NOT_WITH_THE_OLDEST = (
     "tests/promise/test_hard_cases.py",
     "tests/promise/test_oracle.py",
     "tests/verify",
-    "tests/test_bench.py",
-    "tests/test_demo.py",
-    "tests/test_demo_report.py",
     "tests/benchmarks",
     "tests/cli",
     "tests/examples",
@@ -316,9 +313,6 @@ def prove_commands(session: nox.Session) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for command in (
         ["vectors", str(folder), "--dtype", "float32"],
-        ["cost", "8", "1024", "4096"],
-        ["demo"],
-        ["bench", "2x128x64", "2x128x1024"],
         ["doctor", "--full"],
     ):
         run_in(session, environment(session, "judge"), "truenorm", *command)

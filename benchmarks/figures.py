@@ -15,7 +15,7 @@ recipes
 roofline, scale
     From the models of `benchmarks.roofline` and `benchmarks.scale`.
 stability
-    From results/demo.json, which ``truenorm demo --json`` wrote.
+    From results/stability.json, which ``python -m benchmarks.stability`` wrote.
 
 It needs Matplotlib (the dependency group "figures").
 """
@@ -38,11 +38,11 @@ from matplotlib.ticker import LogLocator
 from benchmarks import roofline as roofline_model
 from benchmarks import scale as scale_model
 from benchmarks.common import FIGURES, RESULTS, ROOT, options, read_results
+from benchmarks.contestants import DIRECTIONS
 from benchmarks.peers import times_of
-from truenorm.bench import DIRECTIONS
+from benchmarks.picture import name_ends, save
+from benchmarks.stability import draw, from_json
 from truenorm.cost import COLUMNS, ROWS, SHARES, Form, Keep, layer_norm_cost, operations
-from truenorm.demo import draw, from_json
-from truenorm.tools.picture import name_ends, save
 from truenorm.verify.cases.families import PLAIN_X, Family
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.recipes import recipe_results
@@ -179,7 +179,7 @@ SLOPES = (
 
 def stability() -> None:
     """Draw y in float32, and the variance beside y with the corrected two-pass form."""
-    report = from_json((RESULTS / "demo.json").read_text(encoding="utf-8"))
+    report = from_json((RESULTS / "stability.json").read_text(encoding="utf-8"))
     sweep = next(each for each in report.sweeps if each.dtype == "float32")
     save_as(draw([sweep], ["y"], SLOPES), "error-against-offset")
     figure = draw([sweep], ["variance", "y"], [*SLOPES[:2], "corrected two-pass", *SLOPES[2:]])

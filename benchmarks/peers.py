@@ -23,6 +23,7 @@ from benchmarks.common import (
     options,
     read_results,
 )
+from benchmarks.contestants import DIRECTIONS, label
 from benchmarks.environments import (
     PEERS,
     PeerProcess,
@@ -30,7 +31,6 @@ from benchmarks.environments import (
     peer_versions,
     python_for,
 )
-from truenorm.bench import DIRECTIONS, label
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line

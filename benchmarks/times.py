@@ -44,8 +44,7 @@ from benchmarks.common import (
     options,
     thread_variables,
 )
-from benchmarks.environments import all_cpu_seconds
-from truenorm.bench import (
+from benchmarks.contestants import (
     DIRECTIONS,
     FLOORS,
     MODES,
@@ -56,6 +55,7 @@ from truenorm.bench import (
     label,
     take_turns,
 )
+from benchmarks.environments import all_cpu_seconds
 from truenorm.cost import Form, Keep, layer_norm_cost
 from truenorm.tools import strict_json
 from truenorm.tools.machine import Stopwatch, usable_cores

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from truenorm import cost as cost_module
 from truenorm import textbook
 from truenorm.cost import (
     Cost,
     PassCost,
     Step,
     layer_norm_cost,
-    measure_bandwidth,
-    measure_flops_rate,
     rms_norm_cost,
 )
 
@@ -103,13 +100,6 @@ def test_seconds_of_both_passes(form: Any) -> None:
     assert cost.forward.one_sweep is cost.backward.one_sweep is (form != "textbook")
     assert cost.seconds(1e9) == pytest.approx(cost.bytes_moved / 1e9)
     assert cost.seconds(1e9, 1) == pytest.approx(cost.flops)
-
-
-def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second for whatever is measured: the rates are then the work itself."""
-    monkeypatch.setattr(cost_module, "seconds_of", lambda work: (work(), 1.0)[1])
-    assert measure_bandwidth() == measure_bandwidth(3) == 2 * 64e6
-    assert measure_flops_rate("float32") == measure_flops_rate("float64") == 2 * 1024**3
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,15 @@
 
 Three forms are counted step by step: the textbook's, whose every operation goes through memory;
 the same in blocks that stay in a cache; and one fused kernel a pass. docs/learn/time-and-memory.md
-explains the numbers, and ``truenorm cost`` prints them.
+explains the numbers.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
-
-import numpy as np
+from typing import Literal, NamedTuple, get_args
 
 from truenorm.tools.arguments import require_shape
-from truenorm.tools.machine import seconds_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Form = Literal["textbook", "blocked", "fused"]
 Keep = Literal["x", "xhat"]
@@ -393,132 +386,3 @@ def _pass(
         block = sizes._replace(rows=min(sizes.rows, max(1, BLOCK // sizes.width)))
         scratch = max(step.alive for step in _through_memory(operations, block))
     return PassCost(_on_chip(operations, sizes, results, scratch), one_sweep=True)
-
-
-ROUNDS = 8
-"""The best of them counts: other programs can only slow the work down."""
-MEGABYTES = 64
-ORDER = 1024
-"""Of the matrices: large enough that arithmetic limits their product."""
-
-
-def measure_bandwidth(threads: int = 1) -> float:
-    """Measure the bytes a second that a copy of 64 MB on some threads reads and writes."""
-    source = np.ones(MEGABYTES * 10**6 // 4, np.float32)
-    target = np.zeros_like(source)  # written once, so that no page is new to the copy
-    halves = (np.array_split(each, threads) for each in (target, source))
-    parts = list(zip(*halves, strict=True))
-    with ThreadPoolExecutor(threads) as pool:
-        seconds = _best(lambda: list(pool.map(lambda part: np.copyto(*part), parts)))
-    return 2 * source.nbytes / seconds
-
-
-def measure_flops_rate(dtype: str = "float32") -> float:
-    """Measure the FLOPs a second of a matrix product, with the threads of NumPy's BLAS.
-
-    It is one of float32 for narrower types, which are computed in that.
-    """
-    factor = np.ones((ORDER, ORDER), np.float64 if dtype == "float64" else np.float32)
-    product = np.empty_like(factor)
-    return 2 * ORDER**3 / _best(lambda: np.matmul(factor, factor, out=product))
-
-
-def _best(work: Callable[[], object]) -> float:
-    return min(seconds_of(work) for _ in range(ROUNDS))
-
-
-IN_A_CACHE = 32e6
-"""Bytes of x below which it may fit in a cache."""
-
-
-class Machine(NamedTuple):
-    """Bytes and FLOPs per second, and their source. Without a bandwidth no time is predicted."""
-
-    bandwidth: float | None
-    flops_rate: float
-    source: str
-
-
-def as_data(costs: Sequence[Cost], machine: Machine) -> dict[str, Any]:
-    """Return everything, in bytes, FLOPs and seconds."""
-
-    def numbers(counted: PassCost | Cost, *more: str) -> dict[str, Any]:
-        names = ("flops", "bytes_moved", "intensity", "peak", *more)
-        values = {name: getattr(counted, name) for name in names}
-        if machine.bandwidth:
-            values["seconds"] = counted.seconds(machine.bandwidth, machine.flops_rate)
-        return values
-
-    forms = []
-    for cost in costs:
-        passes = {
-            name: numbers(counted, "bytes_read", "bytes_written")
-            | {"steps": [step._asdict() for step in counted.steps]}
-            for name, counted in cost.passes.items()
-        }
-        forms.append(vars(cost) | numbers(cost) | passes)
-    return {"machine": machine._asdict(), "forms": forms}
-
-
-def show_cost(
-    title: str, costs: Sequence[Cost], form: Form, machine: Machine, console: "Console"
-) -> None:
-    """Print the cost of each form, and one of them step by step."""
-    from truenorm.tools.rich_tables import rich_table
-
-    (cost,) = (each for each in costs if each.form == form)
-    elements = math.prod(cost.shape)
-    power = min((len(str(elements)) - 1) // 3, 4)
-    letter = ("", "k", "M", "G", "T")[power]
-
-    def cells(*values: float) -> list[str]:
-        return [f"{value / 1000**power:,.1f}" if value else "" for value in values]
-
-    units = [letter + unit for unit in ("FLOP", "B read", "B written", "B alive")]
-    steps = rich_table("llrrrr", ["", "", *units])
-    for name, counted in cost.passes.items():
-        for step in counted.steps:
-            steps.add_row(f"({step.equation})", step.name, *cells(*step[2:]))
-        sums = cells(counted.flops, counted.bytes_read, counted.bytes_written, counted.peak)
-        steps.add_row("", f"{name}: sums, and the peak", *sums, style="bold")
-        if name == "forward":
-            steps.add_row()
-    totals = rich_table("ll" + "r" * len(costs), ["", "", *(each.form for each in costs)])
-    totals.add_row("", "saved", *(each.keep for each in costs))
-    for name in ("forward", "backward"):
-        passes = [each.passes[name] for each in costs]
-        totals.add_row(name, f"{letter}B moved", *cells(*(each.bytes_moved for each in passes)))
-        totals.add_row("", f"{letter}FLOP", *cells(*(each.flops for each in passes)))
-        totals.add_row("", "FLOPs per byte", *(f"{each.intensity:.2f}" for each in passes))
-        if machine.bandwidth:
-            rates = machine.bandwidth, machine.flops_rate
-            milliseconds = [each.seconds(*rates) * 1e3 for each in passes]
-            totals.add_row("", "ms, predicted", *(f"{each:.4g}" for each in milliseconds))
-            by_memory = [each.bytes_moved / rates[0] >= each.flops / rates[1] for each in passes]
-            limits = ["memory" if each else "arithmetic" for each in by_memory]
-            totals.add_row("", "limited by", *limits)
-    for group, label, name in (
-        ("memory", "kept for backward", "kept"),
-        ("", "of the caller's kept alive", "referenced"),
-        ("", "at the peak of both", "peak"),
-    ):
-        values = cells(*(getattr(each, name) for each in costs))
-        totals.add_row(group, f"{letter}B {label}", *values)
-
-    shape = ", ".join(map(str, cost.shape))
-    console.print(f"\n[bold]{title} of ({shape}), {cost.dtype}[/]: {elements:,} elements")
-    console.print(f"\nThe {form} form step by step, {cost.keep} kept\n", steps, sep="\n")
-    console.print("\nThe three forms\n", totals, "", sep="\n")
-    if not machine.bandwidth:
-        most = max(counted.intensity for each in costs for counted in each.passes.values())
-        console.print(
-            f"Memory limits every form on a machine that does more than {most:.2f} FLOPs in the "
-            "time it moves a byte.\nFor a prediction of times add --bandwidth GB/s or --measure."
-        )
-        return
-    rate = f"{machine.flops_rate / 1e9:,.0f} GFLOP/s"
-    if math.isinf(machine.flops_rate):
-        rate = "arithmetic takes no time without --flops"
-    console.print(f"Bandwidth {machine.bandwidth / 1e9:,.1f} GB/s, {rate}, {machine.source}.")
-    if elements * ITEMSIZES[cost.dtype] < IN_A_CACHE:
-        console.print("x may fit in a cache, which is faster: read the times as upper limits.")

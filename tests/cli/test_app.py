@@ -11,12 +11,10 @@ import pytest
 
 import truenorm
 from cli.recording import TESTS, Calls, record, run, run_main, run_python
-from sample_reports import bench_report
 from truenorm import cli
 from truenorm.cli import app as application
 from truenorm.cli.app import COMMANDS, GROUPS
 from truenorm.cli.common import file_writer, progress_bar
-from truenorm.demo import demonstrate
 from truenorm.verify import Subject
 from truenorm.verify.operations import NAMES
 from truenorm.verify.running.runners import signature
@@ -121,7 +119,7 @@ def test_help_of_a_command_has_an_example_and_the_exit_codes(name: str) -> None:
 )
 @pytest.mark.parametrize(
     ("words", "completions"),
-    [("truenorm ver", ["verify"]), ("truenorm cost --dtype bfl", ["bfloat16"])],
+    [("truenorm ver", ["verify"]), ("truenorm verify --dtype bfl", ["bfloat16"])],
 )
 def test_completion(program: list[str], words: str, completions: list[str]) -> None:
     """Complete in the way the script of --show-completion does."""
@@ -172,8 +170,8 @@ def test_names_that_the_terminal_cannot_encode() -> None:
     [
         ("truenorm.verify", ("typer", "rich", "jinja2", "matplotlib", "ml_dtypes")),
         ("truenorm.cli", ("typer", "rich", "numpy")),
-        ("truenorm.cli.app", ("jinja2", "matplotlib", "flint", "truenorm.bench")),
-        ("truenorm.cli.commands", ("truenorm.verify", "truenorm.bench", "truenorm.kernels")),
+        ("truenorm.cli.app", ("jinja2", "matplotlib", "flint")),
+        ("truenorm.cli.commands", ("truenorm.verify", "truenorm.kernels")),
     ],
 )
 def test_imports_are_lazy(module: str, absent: tuple[str, ...]) -> None:
@@ -184,7 +182,7 @@ def test_imports_are_lazy(module: str, absent: tuple[str, ...]) -> None:
 def test_only_the_requested_command_is_imported() -> None:
     """All commands together take seconds to import."""
     code = (
-        "import sys; sys.argv = ['truenorm', 'cost', '8', '64']; import truenorm.cli.app; "
+        "import sys; sys.argv = ['truenorm', 'doctor']; import truenorm.cli.app; "
         "names = ['verify', 'commands']; "
         "print(*(name for name in names if f'truenorm.cli.{name}' in sys.modules))"
     )
@@ -205,14 +203,6 @@ class Writing(NamedTuple):
 
 
 WRITING = [
-    Writing(
-        ("bench",), "--png", "truenorm.bench.measure", bench_report(), 0, "truenorm correct",
-        "a.png", b"\x89PNG",
-    ),
-    Writing(
-        ("demo",), "--png", "truenorm.demo.demonstrate",
-        demonstrate(["float32"], size=3), 0, "correct digits", "a.png", b"\x89PNG",
-    ),
     Writing(
         ("verify", "x.py"), "--html", "truenorm.cli.verify.verify_target", failing_report(), 1,
         "FAIL", "a.html", b"<!doctype html>",
@@ -289,9 +279,9 @@ def test_report_is_printed_if_its_file_cannot_be_written(
 def test_wrong_suffix_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    file_writer("--png", tmp_path / "a.PNG", "truenorm.demo", suffix=".png")
+    file_writer("--png", tmp_path / "a.PNG", "no.such.module", suffix=".png")
     with pytest.raises(SystemExit):
-        file_writer("--png", tmp_path / name, "truenorm.demo", suffix=".png")
+        file_writer("--png", tmp_path / name, "no.such.module", suffix=".png")
     assert "give --png a file that ends in .png" in capsys.readouterr().err
 
 

@@ -354,26 +354,9 @@ OTHERS = [
     ("gradcheck pair.py --tol -1", "tol must be a positive number, got -1"),
     ("gradcheck pair.py --probes 0", "probes must be at least 1, got 0"),
     ("gradcheck pair.py --seed -1", "seed must be at least 0, got -1"),
-    ("bench 0x4", "shape must be like 4096x5120 or 8x1024x4096; got '0x4'"),
-    ("bench ''", "got ''"),
-    ("bench 1000000x1000000", "the limit is"),
-    ("bench 2x4 --dtype int8", "'int8' is not one of"),
-    ("bench 2x4 --threads 0", "greater than or equal to 1"),
-    ("bench 2x4 --rounds x", "valid integer"),
-    ("bench 2x4 --png a.xyz", "give --png a file that ends in .png"),
-    ("bench 2x4 --png no/a.png", "give --png a file in a folder that exists"),
-    ("cost", "Missing argument 'SHAPE'"),
-    ("cost 0 4", "every axis needs a length of at least 1"),
-    ("cost -- -1 4", "every axis needs a length of at least 1"),
-    ("cost 4.5", "valid integer, unable to parse string as an integer; got '4.5'"),
-    ("cost 4 --bandwidth nan", "--bandwidth must be a positive number, got nan"),
-    ("cost 4 --flops 1", "--flops alone predicts no time"),
-    ("cost 4 --keep nothing", "'nothing' is not one of 'x', 'xhat'"),
-    ("demo --size 1", "greater than or equal to 2; got '1'"),
-    ("demo --size 99999999999999999999", "less than or equal to 1048576; got '9999999999"),
-    ("demo --seed -1", "greater than or equal to 0"),
-    ("demo --output dbeta", "'dbeta' is not one of 'y'"),
-    ("demo --png full", "give --png a file in a folder that exists"),
+    ("bench 2x4", "use instead: python -m benchmarks.times, in a checkout"),
+    ("cost 8 4", "use instead: truenorm.cost.layer_norm_cost and rms_norm_cost, in Python"),
+    ("demo", "'truenorm demo' is no longer there; use instead: python -m benchmarks.stability"),
     ("doctor full", "unexpected extra argument(s) (full)"),
     ("doctor --fast", "No such option: --fast"),
     ("doctor --full=3", "does not take a value"),
@@ -408,22 +391,6 @@ def test_modules(stopped: Callable[..., str], module: Any, words: str, expected:
     assert expected in stopped(lambda: run_command(module.main), *shlex.split(words))
 
 
-@pytest.mark.parametrize(
-    ("variable", "expected"),
-    [("BACKEND", "TRUENORM_BACKEND is set to 'x'"), ("THREADS", "TRUENORM_THREADS must be")],
-)
-@pytest.mark.parametrize("command", ["bench 2x4", "demo --size 3"])
-def test_variables(
-    stopped: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    variable: str,
-    expected: str,
-) -> None:
-    monkeypatch.setenv(f"TRUENORM_{variable}", "x")
-    assert expected in stopped(cli.main, *shlex.split(command))
-
-
 def test_deleted_folder(
     stopped: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,8 +402,8 @@ def test_deleted_folder(
 
 
 def test_memory(stopped: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    record(monkeypatch, "truenorm.bench.measure", MemoryError())
-    assert "not enough memory: no reason given; give a" in stopped(cli.main, "bench", "2x4")
+    record(monkeypatch, "truenorm.verify.report.vectors.write_vectors", MemoryError())
+    assert "not enough memory: no reason given; give a" in stopped(cli.main, "vectors", "new")
 
 
 def test_names_that_are_not_utf8(folder: Path) -> None:

@@ -1,22 +1,16 @@
-"""The commands vectors, gradcheck, bench, cost, demo and doctor: options, output and refusals."""
+"""The commands vectors, gradcheck and doctor: options, output and refusals."""
 
 import json
-import re
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 
 from cli.recording import record, run, run_main
 from promise.checking import BACKENDS
-from sample_reports import bench_report, committed_demo
-from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES
 from truenorm.cli import commands
-from truenorm.cost import layer_norm_cost, rms_norm_cost
-from truenorm.demo import DTYPES, OUTPUTS
 from truenorm.doctor import Diagnosis, Line, Section
 from truenorm.verify import suite
 from truenorm.verify.operations import layer_norm_case
@@ -130,156 +124,6 @@ def test_gradcheck_refusals(pairs_file: Path, name: str, words: str) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert words in done.stderr
     assert "gradient_check" not in done.stderr  # no frames of the package
-
-
-def test_bench_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = record(monkeypatch, "truenorm.bench.measure", bench_report())
-    run("bench")
-    options = "--operation rms_norm --dtype float16 --threads 3 --rounds 9"
-    run("bench", "2x3", "4x5x6", *options.split())
-    names = ("operation", "dtype", "threads", "rounds", "progress")
-    default = ("layer_norm", "float32", None, DEFAULT_ROUNDS, None)
-    other = ("rms_norm", "float16", 3, 9, None)
-    assert calls == [
-        ((shapes,), dict(zip(names, values, strict=True)))
-        for shapes, values in ((DEFAULT_SHAPES, default), ([(2, 3), (4, 5, 6)], other))
-    ]
-
-
-def test_bench_in_a_pipe() -> None:
-    options = ("2x16", "--rounds", "2", "--json")
-    done = run_main("", "bench", *options, TRUENORM_BACKEND="reference")
-    assert (done.returncode, done.stderr) == (0, "")
-    report = json.loads(done.stdout)
-    assert (report["backend"], report["threads"], len(report["figures"])) == ("reference", 1, 10)
-
-
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = "learn/time-and-memory.md"
-SHAPE = ("cost", "8", "1024", "4096")
-
-
-def line_with(text: str, words: str) -> list[str]:
-    """Split the first line that contains `words`."""
-    return next(line.split() for line in text.splitlines() if words in line)
-
-
-def test_cost_page_shows_what_the_command_prints() -> None:
-    text = (DOCS / PAGE).read_text(encoding="utf-8")
-    blocks = re.findall(r"```console\n\$ truenorm cost (.*?)\n(.*?)```", text, flags=re.DOTALL)
-    assert blocks
-    for arguments, shown in blocks:
-        printed = [line.rstrip() for line in run("cost", *arguments.split()).stdout.splitlines()]
-        assert shown.strip("\n").splitlines() == "\n".join(printed).strip("\n").splitlines()
-
-
-def test_cost_of_rms_norm() -> None:
-    done = run(*SHAPE, "--operation", "rms_norm")
-    assert "RMSNorm of (8, 1024, 4096), float32" in done.stdout
-    assert "(D29)" in done.stdout
-    report = json.loads(run(*SHAPE, "--operation", "rms_norm", "--json").stdout)
-    assert report["operation"] == "rms_norm"
-    assert report["forms"][2]["flops"] == rms_norm_cost((8, 1024, 4096)).flops
-
-
-def test_cost_predicts_times() -> None:
-    """At 1 GB/s a million bytes take a millisecond; at a low FLOP rate arithmetic decides."""
-    moved = layer_norm_cost((8, 1024, 4096)).forward.bytes_moved
-    shown = line_with(run(*SHAPE, "--bandwidth", "1").stdout, "ms, predicted")
-    assert float(shown[-1]) == pytest.approx(moved / 1e6, rel=1e-3)
-    flops = layer_norm_cost((8, 1024, 4096)).forward.flops
-    shown = line_with(run(*SHAPE, "--bandwidth", "1", "--flops", "0.1").stdout, "ms, predicted")
-    assert float(shown[-1]) == pytest.approx(flops / 1e5, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "forward", "backward", "message"),
-    [
-        ("", "", "", "Memory limits every form on a machine that does more than 1.12 FLOPs in"),
-        ("--bandwidth 20", "mmm", "mmm", "20.0 GB/s, arithmetic takes no time without --flops"),
-        ("--bandwidth 20 --flops 40", "mmm", "mmm", "20.0 GB/s, 40 GFLOP/s, as given."),
-        ("--bandwidth 20 --flops 22", "mma", "mmm", "20.0 GB/s, 22 GFLOP/s, as given."),
-        ("--bandwidth 20 --flops 20", "mma", "maa", "20.0 GB/s, 20 GFLOP/s, as given."),
-    ],
-)
-def test_cost_names_the_limit(arguments: str, forward: str, backward: str, message: str) -> None:
-    """Of the textbook, blocked and fused form: m is memory, a arithmetic."""
-    text = run(*SHAPE, *arguments.split()).stdout
-    assert message in " ".join(text.split())
-    limits = [line.split()[2:] for line in text.splitlines() if "limited by" in line]
-    assert ["".join(name[0] for name in names) for names in limits] == (
-        [forward, backward] if forward else []
-    )
-    assert {name for names in limits for name in names} <= {"memory", "arithmetic"}
-    small = run("cost", "64", "64", "--keep", "xhat", *arguments.split()).stdout
-    assert ("may fit in a cache" in small) == bool(arguments)
-    assert "may fit in a cache" not in text
-    assert "step by step, xhat kept" in small
-
-
-def test_cost_measures_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rates depend on the arguments, so that the output shows them."""
-    monkeypatch.setattr("truenorm.threads.thread_count", lambda _: 3)
-    monkeypatch.setattr("truenorm.cost.measure_bandwidth", lambda threads: threads * 1e9)
-    monkeypatch.setattr("truenorm.cost.measure_flops_rate", lambda name: {"float64": 8e9}[name])
-    done = run(*SHAPE, "--measure", "--dtype", "float64")
-    assert "Bandwidth 3.0 GB/s, 8 GFLOP/s, measured now: a copy on 3 threads" in done.stdout
-
-
-def test_cost_json() -> None:
-    report = json.loads(run("cost", "6", "8", "--json", "--bandwidth", "2", "--keep", "x").stdout)
-    assert report["machine"] == {"bandwidth": 2e9, "flops_rate": "inf", "source": "as given"}
-    assert [each["form"] for each in report["forms"]] == ["textbook", "blocked", "fused"]
-    for each in report["forms"]:
-        cost = layer_norm_cost((6, 8), form=each["form"], keep="x")
-        assert each["shape"] == [6, 8]
-        assert (each["kept"], each["peak"], each["flops"]) == (cost.kept, cost.peak, cost.flops)
-        assert each["seconds"] == cost.seconds(2e9)
-        assert each["forward"]["seconds"] == cost.forward.seconds(2e9)
-        assert each["backward"]["bytes_written"] == cost.backward.bytes_written
-        assert each["backward"]["steps"] == [step._asdict() for step in cost.backward.steps]
-    assert "seconds" not in json.loads(run("cost", "6", "8", "--json").stdout)["forms"][0]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["4", "4", "--bandwidth", "0"], "--bandwidth must be a positive number, got 0"),
-        (["4", "--bandwidth", "2", "--flops", "-1"], "--flops must be a positive number, got -1"),
-        (["4", "--bandwidth", "2", "--measure"], "--bandwidth and --measure exclude each other"),
-    ],
-)
-def test_cost_refusals(arguments: list[str], message: str) -> None:
-    done = run("cost", *arguments)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert message in " ".join(done.stderr.replace("│", " ").split())
-
-
-def test_demo_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = record(monkeypatch, "truenorm.demo.demonstrate", committed_demo())
-    assert "float32, y: correct digits" in run("demo").stdout
-    options = ("--dtype", "float64", "--size", 7, "--seed", 3, "--output", "dgamma")
-    done = run("demo", *options)
-    assert "float32, dgamma: correct digits" in done.stdout
-    assert "float32, y: correct digits" not in done.stdout
-    assert calls == [
-        ((DTYPES,), {"size": 100, "seed": 0, "progress": None}),
-        ((("float64",),), {"size": 7, "seed": 3, "progress": None}),
-    ]
-
-
-def test_demo_choices() -> None:
-    assert set(get_args(commands.DemoOutput)) == set(OUTPUTS)
-    assert get_args(commands.DemoDtype) == DTYPES
-
-
-@pytest.mark.parametrize(
-    "wrong", ["--size 1", "--dtype float16", "--output dbeta", "--seed -1", "--png errors.jpg"]
-)
-def test_demo_refusals(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    calls = record(monkeypatch, "truenorm.demo.demonstrate", committed_demo())
-    assert run("demo", *wrong.split()).exit_code == 2
-    assert calls == []
 
 
 HEALTHY = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c"),)),))

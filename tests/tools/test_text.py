@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from benchmarks.picture import save
 from tools.screen import printed
 from truenorm.tools import strict_json, text
-from truenorm.tools.picture import save
 from truenorm.tools.rich_tables import plain_text, rich_table
 
 

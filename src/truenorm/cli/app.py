@@ -22,14 +22,16 @@ GROUPS = {
         "vectors": "commands",
     },
     "Check gradients": {"gradcheck": "commands"},
-    "Learn": {"demo": "commands", "cost": "commands"},
-    "Measure and examine this installation": {"bench": "commands", "doctor": "commands"},
+    "Examine this installation": {"doctor": "commands"},
 }
 """By title in the help and by name of the command: the module in this folder that has the function
 ``NAME_command``."""
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
 GONE = {
+    "bench": "python -m benchmarks.times, in a checkout",
+    "cost": "truenorm.cost.layer_norm_cost and rms_norm_cost, in Python",
+    "demo": "python -m benchmarks.stability, in a checkout; the page 'Numerical stability' has it",
     "verify --equal-to": "truenorm compare FIRST SECOND",
     "verify --cases": "truenorm campaign TARGET --cases N",
     "verify --seed": "truenorm campaign TARGET --cases N --seed S",

@@ -31,13 +31,6 @@ class Dtype(StrEnum):
     float64 = "float64"
 
 
-class Norm(StrEnum):
-    """Names of the operations that are timed and counted."""
-
-    layer_norm = "layer_norm"
-    rms_norm = "rms_norm"
-
-
 def option(metavar: str, text: str, **more: Any) -> Any:
     """Return an option with a help text; its default is shown only if `more` has a text for it."""
     return typer.Option(metavar=metavar, help=text, **{"show_default": False, **more})
@@ -49,7 +42,6 @@ def argument(metavar: str, text: str) -> Any:
 
 
 LevelName = Literal["quick", "full"]
-DtypeOption = Annotated[Dtype, typer.Option(metavar="TYPE", help=f"One of {', '.join(Dtype)}.")]
 OperationOption = Annotated[
     str,
     typer.Option(
@@ -58,9 +50,7 @@ OperationOption = Annotated[
         "lists.",
     ),
 ]
-NormOption = Annotated[Norm, typer.Option("--operation", help="Which normalization.")]
 JsonOption = Annotated[bool, typer.Option("--json", help=JSON)]
-PngOption = Annotated[Path | None, option("FILE", "Also save a figure to this file.")]
 
 
 @contextmanager

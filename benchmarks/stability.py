@@ -1,15 +1,16 @@
 """Demonstrate numerical stability: what each way to normalize a row loses, and on which rows.
 
 Algorithms run in the type of x and are compared with exact integers: over a sweep of the mean, and
-on named rows that trigger one instability each. ``truenorm demo`` prints and draws the report.
+on named rows that trigger one instability each. docs/learn/stability.md shows the output, and
+``python -m benchmarks.figures stability`` draws it.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from benchmarks.common import RESULTS, options, progress
 from truenorm import textbook, variance_forms
 from truenorm.api.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.exact import ExactRow, round_ratio, scaled_integers
@@ -441,9 +443,6 @@ def show_demonstration(report: Report, console: Console, output: str = "y") -> N
     console.print(Text("\nEach instability, with a row that triggers it", style="bold"))
     for row in report.named:
         show_row(row, console)
-    console.print(
-        "\n--output shows another result, --png FILE draws all of them, --json is for programs."
-    )
 
 
 def show_digits(sweep: Sweep, output: str, console: Console) -> None:
@@ -551,18 +550,11 @@ def draw(
     return figure
 
 
-def write(report: Report, file: Path) -> None:
-    """Write the picture of a report."""
-    from truenorm.tools.picture import save
-
-    save(draw(report.sweeps), file)
-
-
 def _panel(axes: "Axes", sweep: Sweep, output: str, algorithms: Sequence[str]) -> None:
     """Draw the errors of an output, and u times powers of the offset."""
     from matplotlib.ticker import NullLocator
 
-    from truenorm.tools.picture import name_ends
+    from benchmarks.picture import name_ends
 
     last = sweep.offsets[-1]
     axes.set_title(f"error of {output}, {sweep.dtype}", loc="left", fontsize=13)
@@ -591,3 +583,21 @@ def _panel(axes: "Axes", sweep: Sweep, output: str, algorithms: Sequence[str]) -
                 name += f": {number(curve.relative[-1])}"
             ends[name] = (errors[-1], style["color"])
     name_ends(axes, ends)
+
+
+FILES = (RESULTS / "stability.json",)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, write the results and print them."""
+    parser = options("stability", str(__doc__).partition("\n")[0], output=FILES[0])
+    parser.add_argument("--result", choices=OUTPUTS, default="y", help="whose digits are shown")
+    arguments = parser.parse_args(argv)
+    report = demonstrate(progress=progress("stability"))
+    strict_json.write(report, arguments.output)
+    show_demonstration(report, Console(highlight=False), arguments.result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

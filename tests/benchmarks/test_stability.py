@@ -1,4 +1,4 @@
-"""The algorithms of `truenorm demo`: their roundings, errors by fractions, and named rows."""
+"""The algorithms of `benchmarks.stability`: roundings, errors by fractions, named rows."""
 
 import math
 from collections.abc import Callable
@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm as tn
+from benchmarks.stability import ALGORITHMS, TRIGGERS, NamedRow, contestants, errors_of, run
 from exact_row import ExactRow, Vector, exact_dgamma, exact_dx, exact_y, fractions
-from truenorm.demo import ALGORITHMS, TRIGGERS, NamedRow, contestants, errors_of, run
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import layer_norm_case
 

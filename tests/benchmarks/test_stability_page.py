@@ -1,4 +1,4 @@
-"""The report of `truenorm demo`: slopes, tables, figures, and docs/learn/stability.md."""
+"""The report of `benchmarks.stability`: slopes, tables, figures, and docs/learn/stability.md."""
 
 import math
 import re
@@ -8,9 +8,9 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from sample_reports import ROOT, committed_demo
-from tools.screen import printed
-from truenorm.demo import (
+from benchmarks.common import DOCS, RESULTS
+from benchmarks.picture import GAP
+from benchmarks.stability import (
     ALGORITHMS,
     LINES,
     OUTPUTS,
@@ -28,21 +28,22 @@ from truenorm.demo import (
     show_row,
     slope,
 )
+from tools.screen import printed
 from truenorm.tools import strict_json
-from truenorm.tools.picture import GAP
 from truenorm.tools.text import number
 
-FLOAT32, FLOAT64 = committed_demo().sweeps
+COMMITTED = from_json((RESULTS / "stability.json").read_text(encoding="utf-8"))
+FLOAT32, FLOAT64 = COMMITTED.sweeps
 ROUNDED = ("two-pass (textbook)", "corrected two-pass", "rounded exact mean")
 FLAT = ("pair mean", "textbook in float64 then cast", "truenorm")
-RESULTS = ("y", "dx", "dgamma")
+GRADED = ("y", "dx", "dgamma")
 POWERS = {
-    **{("one-pass", output): 2 for output in ("variance", *RESULTS)},
-    **{("Welford", output): 1 for output in ("variance", *RESULTS)},
-    **{(name, output): 1 for name in ROUNDED for output in RESULTS},
+    **{("one-pass", output): 2 for output in ("variance", *GRADED)},
+    **{("Welford", output): 1 for output in ("variance", *GRADED)},
+    **{(name, output): 1 for name in ROUNDED for output in GRADED},
     # An error d of the mean adds d**2 to the variance; the correction takes it out again.
     ("two-pass (textbook)", "variance"): 2,
-    **{(name, output): 0 for name in FLAT for output in ("variance", *RESULTS)},
+    **{(name, output): 0 for name in FLAT for output in ("variance", *GRADED)},
     ("corrected two-pass", "variance"): 0,
     ("rounded exact mean", "variance"): 0,
 }
@@ -83,7 +84,7 @@ class TestSweep:
 
     def test_truenorm_is_correct(self, dtype: str) -> None:
         ours = [curve for curve in swept(dtype).curves if curve.algorithm == "truenorm"]
-        assert {curve.output for curve in ours} == set(RESULTS)
+        assert {curve.output for curve in ours} == set(GRADED)
         assert max(max(curve.ulp) for curve in ours) <= 0.5
 
     def test_one_pass_loses_all_digits(self, dtype: str) -> None:
@@ -141,7 +142,7 @@ def test_named_rows_and_json_round_trip() -> None:
 @pytest.mark.parametrize("output", ["variance", "y", "dx", "dgamma"])
 @pytest.mark.parametrize("width", [80, 60])
 def test_a_report_fits_a_terminal(output: str, width: int) -> None:
-    text = printed(partial(show_demonstration, output=output), committed_demo(), width=width)
+    text = printed(partial(show_demonstration, output=output), COMMITTED, width=width)
     titles = [line for line in text.splitlines() if "correct digits" in line]
     assert [title.partition(":")[0] for title in titles] == [
         f"float32, {output}",
@@ -149,7 +150,7 @@ def test_a_report_fits_a_terminal(output: str, width: int) -> None:
     ]
     assert width < 80 or max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())
-    for named in committed_demo().named:
+    for named in COMMITTED.named:
         assert f"{named.dtype} {named.name}: {named.output} of {named.row}" in words
         assert f"{named.why} remedy: {named.remedy}" in words
     assert "\x1b" not in text
@@ -216,17 +217,17 @@ def test_panels(sweeps: list[Sweep], algorithms: tuple[str, ...]) -> None:
 )
 def test_committed_figures(name: str, algorithms: list[str]) -> None:
     """Text stays text, and the background is white for dark pages."""
-    svg = (ROOT / "docs" / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+    svg = (DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8")
     for algorithm in algorithms:
         assert re.search(rf">{re.escape(SHORT.get(algorithm, algorithm))}(: \w+)?</text>", svg)
     assert "fill: #ffffff" in svg
 
 
-PAGE = (ROOT / "docs" / "learn" / "stability.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "learn" / "stability.md").read_text(encoding="utf-8")
 
 
 def on_the_page(show: Callable[..., None], *arguments: object) -> str:
-    """Return what the command prints, in the width of the page."""
+    """Return what the benchmark prints, in the width of the page."""
     lines = printed(show, *arguments, width=88).strip("\n").splitlines()
     return "\n".join(line.rstrip() for line in lines)
 
@@ -236,11 +237,11 @@ def test_tables() -> None:
     assert f"```text\n{on_the_page(show_at, FLOAT32, 1e4)}\n```" in PAGE
 
 
-def test_every_block_is_output_of_the_demo() -> None:
+def test_every_block_is_output_of_the_benchmark() -> None:
     """Blocks without a prompt are tables or named rows, to the last character."""
     blocks = re.findall(r"```text\n(.*?)\n```", PAGE, flags=re.DOTALL)
     outputs = {on_the_page(show_digits, FLOAT32, "y"), on_the_page(show_at, FLOAT32, 1e4)}
-    outputs |= {on_the_page(show_row, row) for row in committed_demo().named}
+    outputs |= {on_the_page(show_row, row) for row in COMMITTED.named}
     pieces = [piece for block in blocks for piece in block.split("\n\n")]
     assert len(pieces) >= 10
     assert set(pieces) <= outputs
@@ -267,7 +268,7 @@ def test_numbers_in_the_text() -> None:
 
 def test_machine_of_the_page() -> None:
     versions = "NumPy {numpy}, Python {python}, {machine}, {date}"
-    assert versions.format(**committed_demo().machine) in PAGE
+    assert versions.format(**COMMITTED.machine) in PAGE
 
 
 def test_figures_of_the_page() -> None:
@@ -276,4 +277,4 @@ def test_figures_of_the_page() -> None:
         "figures/error-against-offset.svg",
         "figures/variance-and-y.svg",
     ]
-    assert all((ROOT / "docs" / file).is_file() for file in shown)
+    assert all((DOCS / file).is_file() for file in shown)
