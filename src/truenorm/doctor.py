@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from truenorm.threads import MOST_THREADS, omp_num_threads, thread_count
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import run_command
 from truenorm.tools.command_texts import DOCTOR
-from truenorm.tools.machine import Stopwatch, describe, package_version, today
+from truenorm.tools.machine import describe, package_version, today
 from truenorm.tools.progress import Progress, with_callback
 from truenorm.tools.text import duration, one_line, without_home
 from truenorm.verify import Subject, verify
@@ -38,9 +38,6 @@ from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import conclusion
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Array = NDArray[Any]
 
@@ -230,7 +227,7 @@ CUDA_NEEDS = "not looked at: arrays on a card of NVIDIA need CuPy and truenorm[c
 
 
 class Card(NamedTuple):
-    """A device: its facts, and how to put arrays there, get them back and wait for it."""
+    """A device: its facts, and how to put arrays there and get them back."""
 
     interface: str
     is_gpu: bool
@@ -238,7 +235,6 @@ class Card(NamedTuple):
     facts: tuple[Line, ...]
     put: Callable[[Any], Any]
     get: Callable[[Any], Any]
-    wait: Callable[[], object]
 
 
 def by_opencl() -> Card | Line:
@@ -262,7 +258,7 @@ def by_opencl() -> Card | Line:
     )
     types = ("float16", "bfloat16", "float32")
     put = partial(cl_array.to_device, queue)
-    return Card("OpenCL", is_gpu, types, facts, put, lambda array: array.get(), queue.finish)
+    return Card("OpenCL", is_gpu, types, facts, put, lambda array: array.get())
 
 
 def by_cuda() -> Card | Line:
@@ -281,28 +277,24 @@ def by_cuda() -> Card | Line:
         Line("driver", f"of CUDA {driver // 1000}.{driver % 1000 // 10}"),
         Line("units", f"{card['multiProcessorCount']}, {card['totalGlobalMem'] / 1e9:.1f} GB"),
     )
-    how = cupy.asarray, cupy.asnumpy, runtime.deviceSynchronize
-    return Card("CUDA", True, ("float16", "float32"), facts, *how)
+    return Card("CUDA", True, ("float16", "float32"), facts, cupy.asarray, cupy.asnumpy)
 
 
 SIZES = {True: (64, 1000, 4096), False: (1000,)}
-TIMED = {True: (1024, 4096, 16384), False: (1024,)}
-ELEMENTS = {True: 2**25, False: 2**18}
-"""Row lengths of the comparison and of the timing, and elements of the timing. True is a GPU; on a
-processor a kernel compiles for a second."""
-COMPARED, ROUNDS = 2**13, 9
-"""Elements of x in a comparison; rounds of the timing."""
+"""Row lengths of the comparison. True is a GPU; on a processor a kernel compiles for a second."""
+COMPARED = 2**13
+"""Elements of x in a comparison."""
 
 
 def devices(progress: Progress | None = None) -> list[Section]:
-    """Find devices, compare their bits with the reference backend, and time them."""
+    """Find devices, and compare their bits with the reference backend."""
     cards = by_opencl(), by_cuda()
     lines = [line for each in cards for line in (each.facts if isinstance(each, Card) else [each])]
     sections = [Section("Devices", tuple(lines))]
-    for card in (each for each in cards if isinstance(each, Card)):
-        sections.append(_section(f"Bits, {card.interface}", _bits(card, progress)))
-        sections.append(_section(f"Speed, {card.interface}", _speed(card, progress)))
-    return sections
+    found = [each for each in cards if isinstance(each, Card)]
+    return sections + [
+        _section(f"Bits, {each.interface}", _bits(each, progress)) for each in found
+    ]
 
 
 def _bits(card: Card, progress: Progress | None) -> Iterator[Line]:
@@ -345,47 +337,6 @@ def _passes(arrays: list[Any], *, centred: bool, **options: Any) -> list[Any]:
         return [y, *layer_norm_backward(dy, saved, **options)]
     y, saved = rms_norm_forward(x, gamma, **options)
     return [y, *rms_norm_backward(dy, saved, **options)[:2]]
-
-
-def _speed(card: Card, progress: Progress | None) -> Iterator[Line]:
-    yield Line("unit", "the time of a copy that moves as many bytes: 1 is memory speed")
-    if not card.is_gpu:
-        yield Line("a processor", "this is no GPU, and these are no times of one")
-    types = [each for each in card.types if each != "float16"]
-    jobs = list(product(types, TIMED[card.is_gpu]))
-    for dtype, size in with_callback(jobs, progress, lambda job: f"{job[0]}, rows of {job[1]}"):
-        test = partial(_time_passes, card, dtype, size)
-        yield _tested(f"{dtype}, {size}", test, dtype, DIFFERENT)
-
-
-def _time_passes(card: Card, dtype: str, size: int) -> str:
-    """Time a copy of x and both passes of layer norm in both modes, in turns."""
-    elements = ELEMENTS[card.is_gpu]
-    x, dy, gamma, beta = (card.put(each) for each in _rows(size, elements // size, dtype))
-    calls: dict[str, Callable[[], object]] = {"copy": x.copy}
-    for mode in ("correct", "fast"):
-        forward = partial(layer_norm_forward, x, gamma, beta, rounding=mode)
-        calls[f"{mode} forward"] = forward
-        calls[f"{mode} backward"] = partial(layer_norm_backward, dy, forward()[1])
-    # With the wait, or the next contestant would pay for this one.
-    waiting = {name: partial(_run_and_wait, card, call) for name, call in calls.items()}
-    Stopwatch().go_round(waiting)  # compiles
-    watch = Stopwatch()
-    for _ in range(ROUNDS):
-        watch.go_round(waiting)
-    copied = watch.p50("copy")
-    rate = 2 * elements * dtype_of(dtype).itemsize / copied / 1e9
-    times = "; ".join(
-        f"{mode} {watch.ratio(f'{mode} forward', 'copy'):.2f} forward, "
-        f"{watch.ratio(f'{mode} backward', 'copy') / 1.5:.2f} backward"
-        for mode in ("correct", "fast")
-    )
-    return f"{times}; a copy {copied * 1e3:.3g} ms, {rate:.0f} GB/s"
-
-
-def _run_and_wait(card: Card, call: Callable[[], object]) -> None:
-    call()
-    card.wait()
 
 
 CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elements", "nan-in-x")
@@ -487,52 +438,31 @@ def _forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Any, Any]
 
 WIDTH = 20
 """Width of the column of names."""
-GREEN = ("correct to the bit", "correct:", "PASS")
-
-
-def to_text(diagnosis: Diagnosis) -> str:
-    """Return the diagnosis as a Markdown block."""
-    lines = [text for text, _ in _lines(diagnosis)]
-    return "\n".join(["```text", f"{_command(diagnosis)}, {diagnosis.date}", *lines, "```"])
 
 
 def report_text(diagnosis: Diagnosis, *, json: bool) -> str:
-    """Return the diagnosis as JSON, or as a Markdown block."""
-    return strict_json.dumps(diagnosis.as_dict()) if json else to_text(diagnosis)
-
-
-def _command(diagnosis: Diagnosis) -> str:
+    """Return the diagnosis as JSON, or as a Markdown block for an issue."""
+    if json:
+        return strict_json.dumps(diagnosis.as_dict())
     options = {" --full": diagnosis.full, " --gpu": diagnosis.gpu}
-    return "truenorm doctor" + "".join(name for name, chosen in options.items() if chosen)
+    command = "truenorm doctor" + "".join(name for name, chosen in options.items() if chosen)
+    return "\n".join(["```text", f"{command}, {diagnosis.date}", *_lines(diagnosis), "```"])
 
 
-def show_diagnosis(diagnosis: Diagnosis, console: "Console") -> None:
-    """Print a diagnosis on a terminal."""
-    from rich.text import Text
-
-    advice = f"To paste it into an issue: {_command(diagnosis)} > report.txt"
-    for text, style in (*_lines(diagnosis), (advice, "dim")):
-        console.print(Text(text, style=style), soft_wrap=True)
-
-
-def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Yield each line and its style on a terminal."""
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     for section in diagnosis.sections:
         seconds = "" if section.seconds is None else f" ({duration(section.seconds)})"
-        yield f"\n{section.title}{seconds}", "bold"
+        yield f"\n{section.title}{seconds}"
         for line in section.lines:
-            value = one_line(line.value)
-            good = "green" if value.startswith(GREEN) else ""
-            yield f"  {line.name:{WIDTH}s}{value}", "bold red" if line.remedy else good
+            yield f"  {line.name:{WIDTH}s}{one_line(line.value)}"
             if line.remedy:
-                yield f"  {'':{WIDTH}s}-> {one_line(line.remedy)}", ""
+                yield f"  {'':{WIDTH}s}-> {one_line(line.remedy)}"
     if diagnosis.healthy:
-        yield "\nHEALTHY: nothing is wrong.", "bold green"
+        yield "\nHEALTHY: nothing is wrong."
         return
     names = [line.name for line in diagnosis.problems]
     things = "1 thing is" if len(names) == 1 else f"{len(names)} things are"
-    text = f"\nPROBLEM: {things} wrong ({', '.join(names)}); the lines with -> say what to do."
-    yield text, "bold red"
+    yield f"\nPROBLEM: {things} wrong ({', '.join(names)}); the lines with -> say what to do."
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -3,12 +3,10 @@
 Each imports its part of the package when it runs: all of them together take seconds to import.
 """
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from truenorm.cli.common import (
     Dtype,
@@ -112,12 +110,9 @@ def doctor_command(
     json: JsonOption = False,
 ) -> None:
     """Examine this installation; `DOCTOR` has the text of the help."""
-    from truenorm.doctor import examine, report_text, show_diagnosis
+    from truenorm.doctor import examine, report_text
 
     with progress_bar("testing") as progress:
         diagnosis = examine(full=full, gpu=gpu, progress=progress)
-    if sys.stdout.isatty() and not json:
-        show_diagnosis(diagnosis, Console(highlight=False))
-    else:
-        typer.echo(report_text(diagnosis, json=json))
+    typer.echo(report_text(diagnosis, json=json))
     raise typer.Exit(0 if diagnosis.healthy else 1)

@@ -31,11 +31,9 @@ Shows versions, backends, threads and the processor, and compares a few
 results of each type and backend with exact answers. Takes seconds.
 
 With --gpu, compares thousands of results of each type with those of NumPy,
-bit for bit, and times both passes relative to a copy on the device: about a
-minute. A time of 1.00 is that of a copy which moves the same bytes, without
-those of dgamma and dbeta.
+bit for bit: about a minute.
 
-In a pipe the output is plain text that can be pasted into an issue.
+The output can be pasted into an issue.
 
     {{program}}
     {{program}} --full > my_report.txt
@@ -48,7 +46,7 @@ Exit codes:
     {CANNOT_RUN}""",
     {
         "full": "Also check the gradients and judge truenorm itself: about a minute.",
-        "gpu": "Examine GPUs instead: bits, then speed.",
+        "gpu": "Examine GPUs instead.",
         "json": JSON,
     },
 )
