@@ -99,7 +99,9 @@ def replay_tensors(
     runner.torch = torch
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        calls = runner.Runner(Namespace(**arguments), runner.Log(log))
+        args = Namespace(**arguments)
+        calls = runner.Runner(args, recording.manifest)
+        calls.open(args, runner.Log(log))
         calls.waits = waits
         calls.work()
     return Recorded(folder, subject, recording, read_log(folder, recording))

@@ -1,4 +1,4 @@
-"""Submissions to KernelBench, robust-kbench and FlashInfer-Bench as subjects."""
+"""Submissions to KernelBench and FlashInfer-Bench as subjects."""
 
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from truenorm.verify.running.runners import InProcess
 
 SMALL, FAMILIES = 600, 12
 """Elements of x, and the number of cases that are judged."""
-LEVEL_1 = [name for name in tasks.SOLUTIONS if "Gemm" not in name and "Matmul" not in name]
-LEVEL_2 = [name for name in tasks.SOLUTIONS if name not in LEVEL_1]
 OPERATIONS = {
     "34_InstanceNorm": "instance_norm,eps=1e-05,gamma=false",
     "35_GroupNorm_": "group_norm,eps=1e-05,groups=2",
@@ -24,10 +22,6 @@ OPERATIONS = {
     "37_FrobeniusNorm_": "rms_norm,eps=0.0,divisor=sum,gamma=false",
     "39_L2Norm_": "rms_norm,eps=0.0,divisor=sum,gamma=false",
     "40_LayerNorm": "layer_norm,eps=1e-05,axes=3",
-    "30_Gemm_GroupNorm_Hardtanh": "layer_norm,eps=1e-05,width=4096,groups=2",
-    "62_Matmul_GroupNorm_LeakyReLU_Sum": "layer_norm,eps=1e-05,width=4096,groups=2",
-    "75_Gemm_GroupNorm_Min_BiasAdd": "layer_norm,eps=1e-05,width=256,groups=2",
-    "88_Gemm_GroupNorm_Swish_Multiply_Swish": "layer_norm,eps=1e-05,width=4096,groups=2,gate=self",
 }
 
 
@@ -81,7 +75,7 @@ def test_wrong_solutions_of_kernelbench(tmp_path: Path, name: str) -> None:
     assert grade_of(judged(kernelbench(tmp_path, name, solution))) == "wrong"
 
 
-@pytest.mark.parametrize("name", ["35_GroupNorm_", "40_LayerNorm", *LEVEL_2])
+@pytest.mark.parametrize("name", ["35_GroupNorm_", "40_LayerNorm"])
 def test_parameters_must_be_used(tmp_path: Path, name: str) -> None:
     """With gamma 1 and beta 0, as in the problem, this would not show."""
     solution = tasks.SOLUTIONS[name]
@@ -90,43 +84,6 @@ def test_parameters_must_be_used(tmp_path: Path, name: str) -> None:
         solution = solution.replace(used, ignored)
     assert solution != tasks.SOLUTIONS[name]
     assert grade_of(judged(kernelbench(tmp_path, name, solution))) == "wrong"
-
-
-def test_without_the_optional_argument(tmp_path: Path) -> None:
-    """A solution that has the slope inside is judged as well; a division undoes it."""
-    name = "62_Matmul_GroupNorm_LeakyReLU_Sum"
-    solution = tasks.SOLUTIONS[name].replace(", eps=1e-5, negative_slope=0.01", "")
-    solution = solution.replace("self.slope = negative_slope", "self.slope = 0.01")
-    report = judged(kernelbench(tmp_path, name, solution))
-    assert report.passed, report.findings
-
-
-@pytest.mark.parametrize("both", [False, True])
-def test_robust_kbench(tmp_path: Path, both: bool) -> None:
-    problem = tasks.write(tmp_path, "func.py", tasks.BACKWARD if both else tasks.FORWARD)
-    solution = tasks.SOLUTION_FORWARD + tasks.SOLUTION_BACKWARD * both
-    subject = tv.robust_kbench(problem, tasks.write(tmp_path, "solution.py", solution))
-    assert spec_of(subject) == "layer_norm"
-    assert subject.outputs == (("y", "dx", "dgamma", "dbeta") if both else ("y",))
-    assert judged(subject).passed
-
-
-def test_robust_kbench_without_bias(tmp_path: Path) -> None:
-    problem = tasks.write(tmp_path, "func.py", tasks.FORWARD_OF_RMS_NORM)
-    solution = tasks.write(tmp_path, "solution.py", tasks.SOLUTION_OF_RMS_NORM)
-    subject = tv.robust_kbench(problem, solution)
-    assert spec_of(subject) == "rms_norm"
-    assert judged(subject).passed
-
-
-def test_a_wrong_backward_of_robust_kbench(tmp_path: Path) -> None:
-    """The task's own forward is called, and the solution's backward."""
-    problem = tasks.write(tmp_path, "func.py", tasks.BACKWARD)
-    solution = tasks.write(tmp_path, "solution.py", tasks.HEAD + tasks.WRONG_BACKWARD)
-    report = judged(tv.robust_kbench(problem, solution))
-    assert grade_of(report, "dx") == "wrong"
-    assert grade_of(report, "dgamma") != "wrong"
-    assert any("mean(g) is left out" in each.cause for each in report.findings)
 
 
 @pytest.mark.parametrize(
@@ -163,54 +120,14 @@ def test_solution_in_json(tmp_path: Path, returns: bool) -> None:
     assert grade_of(judged(other)) == "wrong"
 
 
-def only(solution: str, shape: tuple[int, ...]) -> str:
-    """Return a solution whose process ends if it normalizes x of another shape."""
-    return solution.replace(
-        "def normalized(x, axes,",
-        f"def normalized(x, axes, *_):\n    if x.shape != {shape}:\n"
-        "        import os\n        os._exit(1)\n    return normalized_(x, axes, *_)\n\n"
-        "def normalized_(x, axes,",
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "inside", "shape"),
-    [
-        ("34_InstanceNorm", (3, 4, 5, 6), (3, 4, 5, 6)),
-        ("35_GroupNorm_", (3, 2, 60), (3, 4, 5, 6)),
-        ("36_RMSNorm_", (3, 4, 5, 6), (3, 4, 5, 6)),
-        ("39_L2Norm_", (6, 200), (6, 200)),
-        ("30_Gemm_GroupNorm_Hardtanh", (6, 2, 100), (6, 200)),
-    ],
-)
-def test_one_shape_of_kernelbench(
-    tmp_path: Path, name: str, inside: tuple[int, ...], shape: tuple[int, ...]
-) -> None:
-    solution = only(tasks.SOLUTIONS[name], inside)
-    subject = kernelbench(tmp_path, name, solution)
-    assert tv.score(subject, seed=81, cases=30, shapes=[shape]).value > 0.8
-
-
-def test_one_shape(tmp_path: Path) -> None:
-    problem = tasks.write(tmp_path, "func.py", tasks.FORWARD)
-    solution = tasks.write(tmp_path, "solution.py", only(tasks.SOLUTION_FORWARD, (2, 3, 96)))
-    subject = tv.robust_kbench(problem, solution)
-    assert tv.score(subject, seed=81, cases=30, shapes=[(2, 3, 96)]).value > 0.8
-    assert tv.score(subject, seed=81, cases=30).value <= 0.1
-    path = tasks.write(tmp_path, "definition.json", tasks.DEFINITION)
-    content = tasks.solution(only(tasks.RUN, (8, 64)), returns=False)
-    subject = tv.flashinfer_bench(path, tasks.write(tmp_path, "mine.json", content))
-    assert tv.score(subject, seed=81, cases=30, shapes=[(8, 64)]).value > 0.8
-    assert tv.score(subject, seed=81, cases=30).value <= 0.1
-
-
 def test_scores(tmp_path: Path) -> None:
     """The file that a score gets needs PyTorch alone."""
     name = "35_GroupNorm_"
     honest = kernelbench(tmp_path, name, tasks.SOLUTIONS[name])
-    assert tv.score(honest, seed=81, cases=30).value > 0.8
+    assert tv.score(honest, seed=81, cases=40).value > 0.8
     calls = tasks.PROBLEMS[name].replace("class Model(", "class ModelNew(")
-    assert tv.score(kernelbench(tmp_path, name, calls), seed=81, cases=30).value == 0
+    own = tv.score(kernelbench(tmp_path, name, calls), seed=81, cases=40, norms="forbidden")
+    assert own.value == 0
     path = tasks.write(tmp_path, "definition.json", tasks.DEFINITION)
     solution = tasks.write(tmp_path, "main.py", tasks.RUN)
-    assert tv.score(tv.flashinfer_bench(path, solution), seed=81, cases=30).value > 0.8
+    assert tv.score(tv.flashinfer_bench(path, solution), seed=81, cases=40).value > 0.8

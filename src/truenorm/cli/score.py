@@ -19,11 +19,12 @@ from truenorm.cli.common import (
 )
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
-from truenorm.tools.text import parse_shape, printable
+from truenorm.tools.text import printable
 from truenorm.verify.operations import as_operation
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.scores import OneRun, Server, score_submission
+from truenorm.verify.running.scored import Server
+from truenorm.verify.scores import score_submission
 from truenorm.verify.submission import CASES, LARGEST, SECONDS, Form, Norms, Submission
 
 
@@ -44,8 +45,11 @@ def score_command(
         str, typer.Option(metavar="PATH", help="The interpreter of an environment with PyTorch.")
     ] = sys.executable,
     norms: Annotated[
-        Norms, typer.Option(help="Whether the kernel may call a norm of PyTorch.")
-    ] = "forbidden",
+        Norms,
+        typer.Option(
+            help="If forbidden, a kernel that is seen calling a norm of PyTorch scores 0."
+        ),
+    ] = "allowed",
     cases: Annotated[int, typer.Option(help="Number of cases of each type.")] = CASES,
     largest: Annotated[float, typer.Option(help="The largest |x|.")] = LARGEST,
     form: Annotated[Form, typer.Option(help="How it is called.")] = "functional",
@@ -60,23 +64,20 @@ def score_command(
     causes: Annotated[
         bool, typer.Option("--causes", help="Also search for the causes of wrong results.")
     ] = False,
-    shape: Annotated[
-        list[str] | None,
-        option("SHAPE", "Call it with x of this shape alone, as 16x1024. Can be repeated."),
-    ] = None,
     json: JsonOption = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Read submissions from stdin, one JSON object a line.")
     ] = False,
 ) -> None:
-    """Score a PyTorch kernel from 0 to 1, even one that cheats.
+    """Score what a PyTorch kernel computes from 0 to 1.
 
-    The score is a reward for programs that write kernels. Keep the seed from them.
+    The score is a reward for programs that write kernels. Keep the seed from them, and take the
+    least score of several seeds. A wrong number on a drawn case is seen. Conduct is checked
+    against mistakes, not against intent: run the command in a sandbox of yours. Linux only.
 
     \b
         truenorm score submission.py:layer_norm
         truenorm score submission.py:rms_norm --operation rms_norm --json
-        truenorm score submission.py:layer_norm --shape 16x1024
 
     With --serve, PyTorch is imported once. Each line of stdin has a target and a seed, and may
     have other options as 'truenorm.verify.score' names them; each is answered by a line of JSON.
@@ -109,12 +110,12 @@ def score_command(
             device=device,
             seconds=seconds,
             causes=causes,
-            shapes=tuple(map(parse_shape, shape or ())),
         )
         if serve:
             _serve(python, defaults)
             return
-        result = score_submission(defaults, OneRun(python))
+        with Server(python) as server:
+            result = score_submission(defaults, server)
     if json:
         typer.echo(to_json(result))
         return
@@ -146,6 +147,4 @@ def _submission(line: str, defaults: Submission) -> Submission:
         given["operation"] = as_operation(given["operation"])
     if "dtypes" in given:
         given["dtypes"] = tuple(given["dtypes"])
-    if "shapes" in given:
-        given["shapes"] = tuple(map(tuple, given["shapes"]))
     return replace(defaults, **given)

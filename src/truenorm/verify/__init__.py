@@ -17,7 +17,6 @@ from truenorm.verify.harnesses import (
     HarnessSubject,
     flashinfer_bench,
     kernelbench,
-    robust_kbench,
 )
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case, Domain
@@ -68,7 +67,6 @@ __all__ = [
     "load_data",
     "norm",
     "record_cases",
-    "robust_kbench",
     "score",
     "torch_subject",
     "unswizzled",

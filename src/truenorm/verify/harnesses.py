@@ -1,4 +1,4 @@
-"""Submissions to KernelBench, robust-kbench and FlashInfer-Bench as subjects of the judge.
+"""Submissions to KernelBench and FlashInfer-Bench as subjects of the judge.
 
 Each function returns a `HarnessSubject`, which `verify` and `score` take.
 """
@@ -31,13 +31,10 @@ class HarnessSubject(Subject):
         A Python file that defines it as the function ``kernel``, with PyTorch alone.
     form : str
         How that function is called, as for `torch_subject`.
-    product : bool
-        True if x is multiplied by a matrix first; a score then has no NaN or infinity.
     """
 
     source: str = ""
     form: FormName = "functional"
-    product: bool = False
 
     def write(self, folder: str | Path) -> str:
         """Write the file to a folder, and return its target."""
@@ -51,17 +48,15 @@ def kernelbench(
 ) -> HarnessSubject:
     """Return a solution of KernelBench as a subject: the norm that its class ModelNew computes.
 
-    Of level 1: 34 to 37, 39 and 40, the norms except batch norm and L1 norm. Of level 2: 30, 62,
-    75 and 88, a matrix product and a group norm. Their matrix is the identity, so that the product
-    is exact.
+    These are problems 34 to 37, 39 and 40 of level 1: the norms except batch norm and L1 norm.
 
     Parameters
     ----------
     problem : str or Path
         A file of KernelBench with its name, such as ``35_GroupNorm_.py``.
     solution : str or Path
-        A file with ModelNew. One that supports a single shape needs ``shapes`` of `score`. Problem
-        37 normalizes all of x: each row is a call, of shape (1, D).
+        A file with ModelNew, for any shape. Problem 37 normalizes all of x: each row is a call,
+        of shape (1, D).
     device : str
         The device of the tensors.
     **claims
@@ -70,8 +65,8 @@ def kernelbench(
     Returns
     -------
     HarnessSubject
-        Its eps is that of the problem. Parameters are set to those of each case; they are found
-        by the ends of their names.
+        Its eps is that of the problem. Parameters are set to those of each case; their names
+        end in weight or gamma, and in bias or beta.
 
     Raises
     ------
@@ -93,46 +88,6 @@ def kernelbench(
     return _subject(tasks.kernelbench, [problem, solution], device, claims)
 
 
-def robust_kbench(
-    problem: str | Path,
-    solution: str | Path,
-    *,
-    operation: str = "",
-    device: str = "cpu",
-    **claims: Unpack[Claims],
-) -> HarnessSubject:
-    """Return a solution of robust-kbench as a subject.
-
-    Parameters
-    ----------
-    problem : str or Path
-        A file with ``forward_fn(x, weight, bias, eps)``, or without bias, and with the class
-        AutogradFunction if a backward pass is judged.
-    solution : str or Path
-        A file with ``forward``, of the same arguments, or ``backward``, which AutogradFunction
-        calls, or both.
-    operation : str
-        By default ``layer_norm``, or ``rms_norm`` if there is no bias; ``layer_norm,axes=3`` for
-        a weight of three axes.
-    device : str
-        The device of the tensors.
-    **claims
-        As for `kernelbench`.
-
-    Returns
-    -------
-    HarnessSubject
-
-    Examples
-    --------
-    >>> import truenorm.verify as tv
-    >>> subject = tv.robust_kbench("func_backward.py", "solution.py")  # doctest: +SKIP
-    >>> subject.outputs  # doctest: +SKIP
-    ('y', 'dx', 'dgamma', 'dbeta')
-    """
-    return _subject(tasks.robust_kbench, [problem, solution], device, claims, operation=operation)
-
-
 def flashinfer_bench(
     definition: str | Path,
     solution: str | Path,
@@ -150,8 +105,7 @@ def flashinfer_bench(
         which eps.
     solution : str or Path
         A Python file with ``run``, or a solution in JSON whose language is Python or Triton. The
-        arguments are the inputs of the definition and the output. A function that supports one
-        hidden size needs ``shapes`` of `score`.
+        arguments are the inputs of the definition and the output.
     returns : bool
         True if ``run`` returns its result instead, without the style of passing destinations. A
         solution in JSON says it itself.
@@ -223,7 +177,7 @@ def _subject(
         operation=task.operation,
         form=form,
         device=device,
-        backward=task.backward,
+        backward=False,
         **claimed,
     )
     words = [*map(repr, arguments), *(f"{name}={value!r}" for name, value in options.items())]
@@ -239,5 +193,4 @@ def _subject(
         recipe=made.recipe,
         source=f"{source_of(TASKS).decode()}\n\n{call}",
         form=form,
-        product=task.product,
     )

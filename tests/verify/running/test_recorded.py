@@ -17,7 +17,7 @@ import pytest
 
 import truenorm.verify as tv
 from cli.recording import run as run_command
-from truenorm.verify import judge, scores
+from truenorm.verify import judge
 from truenorm.verify.operation import Case
 from truenorm.verify.recordings import RecordedScope
 from truenorm.verify.running.process import describe_exit
@@ -355,27 +355,3 @@ def test_any_text_can_be_reported(key: str, folder: Path) -> None:
         assert result.exit_code in (0, 1, 2), result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
         assert "is a bug" not in result.output
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "3", '{"norms": 3}', '{"norms": [3]}', "[" * 10**5]
-)
-def test_damaged_notes_of_guards_are_refused(text: str, tmp_path: Path) -> None:
-    """A kernel that is scored can write to this file."""
-    file = tmp_path / "guards.json"
-    assert scores._notes(file) == {}
-    file.write_text('{"norms": ["rms_norm"], "operators": null, "gaps": []}')
-    assert scores._notes(file) == {"norms": ["rms_norm"], "operators": None, "gaps": []}
-    file.write_text(text)
-    with pytest.raises(CannotRunError):
-        scores._notes(file)
-
-
-def test_the_last_line_of_an_output(tmp_path: Path) -> None:
-    file = tmp_path / "output"
-    assert scores._last_line(file).startswith("it ended the process")
-    file.write_bytes(b"x" * 10**6 + b"\nlast\n\n")
-    assert scores._last_line(file) == "last"
-    file.unlink()
-    file.symlink_to("/dev/zero")
-    assert scores._last_line(file).startswith("it ended the process")

@@ -197,7 +197,7 @@ class Recorded:
             shape = case_of_call(case, call).given_shape
             *leading, groups = case.operation.result_shapes(SCALE, shape)[0]
             arrays[SCALE] = self._unpack(scales, prod(leading), groups)
-        return _completed(case, record, arrays, entry["holds"])
+        return completed_record(case, record, arrays, entry["holds"])
 
     def _array(self, name: str, entry: Sequence[Any] | None, limit: int) -> Array | None:
         """Return a result as the kernel returned it; raise ResultError if it cannot be judged."""
@@ -233,7 +233,7 @@ class Recorded:
         return places
 
 
-def _completed(
+def completed_record(
     case: Case, record: Record, arrays: Mapping[str, Array | None], holds: Mapping[str, Any]
 ) -> Record:
     """Return a record with its results, as `truenorm.verify.running.runners` makes it."""

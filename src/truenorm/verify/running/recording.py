@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.resources import files
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -99,6 +99,21 @@ class Recording(NamedTuple):
     content: bytes
 
 
+class Content(Protocol):
+    """Where the arrays of calls are."""
+
+    def add(
+        self, array: Array, *, rows: int | None = None, repeats: int = 1, unaligned: bool = False
+    ) -> Entry:
+        """Add an array, whose first rows are all of it if they are repeated; return the entry.
+
+        If `rows` is given, the array that is described has so many rows.
+        """
+
+    def add_bytes(self, kind: str, shape: Sequence[int], byte: int) -> Entry:
+        """Add an array of which all bytes are equal."""
+
+
 class _Content:
     """Collects the rows of arrays, each one once."""
 
@@ -116,10 +131,7 @@ class _Content:
     def add(
         self, array: Array, *, rows: int | None = None, repeats: int = 1, unaligned: bool = False
     ) -> Entry:
-        """Add an array, whose first rows are all of it if they are repeated; return the entry.
-
-        If `rows` is given, the array that is described has so many rows.
-        """
+        """Add an array."""
         distinct = array if array.ndim < 2 else array[: len(array) // repeats]
         data = distinct.tobytes()
         width = len(data) // len(distinct) if array.ndim > 1 and len(distinct) else 0
@@ -127,7 +139,7 @@ class _Content:
         places = [self._place(data[k : k + width]) for k in range(0, len(data), width)]
         index = np.array(places, "<i8").tobytes()
         shape = list(array.shape) if rows is None else [rows, *array.shape[1:]]
-        layout = _layout_of(array, unaligned=unaligned)
+        layout = layout_of(array, unaligned=unaligned)
         return [array.dtype.name, shape, *layout, width, self._place(index), len(places)]
 
     def add_bytes(self, kind: str, shape: Sequence[int], byte: int) -> Entry:
@@ -165,15 +177,15 @@ def make_recording(
     calls = []
     for number, (case, each) in enumerate(planned):
         group = groups[case.name] if number >= len(trials) else len(suite) + number
-        calls.append({"group": group, **_describe_call(case, each, content)})
+        calls.append({"group": group, **describe_call(case, each, content)})
     manifest: dict[str, Any] = {
         "schema": SCHEMA,
         "operation": operation.spec,
         **scope,
-        **_roles_of(operation),
+        **roles_of(operation),
         "patience": patience,
         "cases": len(suite),
-        "ones": [_arguments(_ones(case), content) for case in trials],
+        "ones": [trial_of(case, content) for case in trials],
         "calls": calls,
     }
     manifest = json.loads(json.dumps(manifest, allow_nan=False))  # tuples become lists
@@ -181,7 +193,7 @@ def make_recording(
     return Recording(manifest, bytes(content.content))
 
 
-def _roles_of(operation: Norm) -> dict[str, Any]:
+def roles_of(operation: Norm) -> dict[str, Any]:
     """Return the parts of inputs and outputs in a call, and how arguments of kernels are named.
 
     ``wanted`` are the roles that a kernel of each form has arguments for, in the usual order. Each
@@ -216,6 +228,11 @@ def _hash(manifest: Mapping[str, Any], content: bytes | bytearray) -> str:
     return hashlib.sha256(text.encode() + content).hexdigest()
 
 
+def trial_of(case: Case, content: Content) -> dict[str, Any]:
+    """Return the arguments of a call that shows whether a kernel can be differentiated."""
+    return _arguments(_ones(case), content)
+
+
 def _ones(case: Case) -> Case:
     """Return a case of ones, of `trial_arrays` or of the shapes of a case whose rows have one."""
     if case.layout.startswith(AS_SHAPE) or case.only_shape:
@@ -227,7 +244,7 @@ def _ones(case: Case) -> Case:
     return replace(case, inputs={**gradients, **ones}, eps=1e-5, layout="rows", repeats=1)
 
 
-def _describe_call(case: Case, planned: PlannedCall, content: _Content) -> dict[str, Any]:
+def describe_call(case: Case, planned: PlannedCall, content: Content) -> dict[str, Any]:
     """Return the arguments of a call, those of other calls around it, and the passes to make."""
     call = planned.call
     kind = call.kind
@@ -255,7 +272,7 @@ def _describe_call(case: Case, planned: PlannedCall, content: _Content) -> dict[
 
 
 def _arguments(
-    case: Case, content: _Content, *, rows: int | None = None, forward_only: bool = False
+    case: Case, content: Content, *, rows: int | None = None, forward_only: bool = False
 ) -> dict[str, Any]:
     """Return the arguments of a call: tensors and values by role, and memory for results.
 
@@ -298,7 +315,7 @@ class _Memory(NamedTuple):
     contents: _Pair
 
 
-def _memory(case: Case, output: str, shape: tuple[int, ...], content: _Content) -> _Memory:
+def _memory(case: Case, output: str, shape: tuple[int, ...], content: Content) -> _Memory:
     """Return memory for a result, whose contents are used by turns.
 
     Floats are NaN, and so are codes where they can be. An amax is zero: kernels take the maximum
@@ -328,7 +345,7 @@ def _written(
     return {"out": out, "out over residual": over, "inplace": copies}
 
 
-def _layout_of(array: Array, *, unaligned: bool) -> tuple[list[int], int]:
+def layout_of(array: Array, *, unaligned: bool) -> tuple[list[int], int]:
     """Return strides and offset in elements."""
     if unaligned or array.flags.c_contiguous:  # one element beyond where PyTorch allocates
         shape = array.shape

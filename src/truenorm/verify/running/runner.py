@@ -196,9 +196,8 @@ def read(tensor: Any) -> Any:
 class Runner:
     """Calls a kernel as a recording says."""
 
-    def __init__(self, args: Any, log: Log) -> None:
-        self.manifest = json.loads((args.folder / "manifest.json").read_text(encoding="utf-8"))
-        self.content, self.log = (args.folder / "cases.bin").read_bytes(), log
+    def __init__(self, args: Any, manifest: Values) -> None:
+        self.manifest = manifest
         place, _, name = args.target.rpartition(":")
         if place.endswith(".py"):  # like a script, it can import files of its folder
             sys.path.insert(0, str(Path(place).resolve().parent))
@@ -212,6 +211,10 @@ class Runner:
         self.device, self.turn, self.autograd = torch.device(args.device), 0, False
         self.waits = args.device != "cpu"  # a CPU has no streams
         self.pool, self.given, self.kept, self.note = [dict[Any, Any]() for _ in range(4)]
+
+    def open(self, args: Any, log: Log) -> None:
+        """Read the cases, and begin a log or continue the one of an equal run."""
+        self.content, self.log = (args.folder / "cases.bin").read_bytes(), log
         self.patience = min(self.manifest["patience"], args.seconds)
         if args.form in ("functional", "module") and not args.backward and not args.forward_only:
             self.autograd = self.is_differentiable()
@@ -449,15 +452,24 @@ def prepare(arguments: list[str] | None = None) -> tuple[Any, Path]:
     return args, args.folder / "results" / "log.jsonl"
 
 
-def run_calls(args: Any, path: Path) -> int:
-    """Make the calls in this process, and return its exit code."""
+def import_torch() -> Any:
+    """Import PyTorch for this file, and return it."""
     global torch
     torch = importlib.import_module("torch")
     with contextlib.suppress(ImportError, AttributeError):
         config: Any = importlib.import_module("torch._functorch.config")
         config.donated_buffer = False  # else compiled kernels refuse a second backward pass
+    return torch
+
+
+def run_calls(args: Any, path: Path) -> int:
+    """Make the calls in this process, and return its exit code."""
+    import_torch()
     try:
-        Runner(args, Log(path)).work()
+        manifest = json.loads((args.folder / "manifest.json").read_text(encoding="utf-8"))
+        runner = Runner(args, manifest)
+        runner.open(args, Log(path))
+        runner.work()
     except Exception:  # not the kernel's: those are results
         traceback.print_exc()
         return BROKEN
