@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import ctypes
 import hashlib
-import importlib
+import importlib.util
 import inspect
 import json
 import math
@@ -193,16 +193,24 @@ def read(tensor: Any) -> Any:
     return str(host.dtype).removeprefix("torch."), [*host.shape], content
 
 
+def load_file(place: str) -> Any:
+    """Execute a file, which may have the name of another module and import files of its folder."""
+    sys.path.insert(0, str(Path(place).resolve().parent))
+    name = Path(place).stem
+    name = f"{name}_" if name in sys.modules else name
+    spec: Any = importlib.util.spec_from_file_location(name, place)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class Runner:
     """Calls a kernel as a recording says."""
 
     def __init__(self, args: Any, manifest: Values) -> None:
         self.manifest = manifest
         place, _, name = args.target.rpartition(":")
-        if place.endswith(".py"):  # like a script, it can import files of its folder
-            sys.path.insert(0, str(Path(place).resolve().parent))
-            place = Path(place).stem
-        module = importlib.import_module(place)
+        module = load_file(place) if place.endswith(".py") else importlib.import_module(place)
         self.function, self.form = getattr(module, name), args.form
         self.explicit = getattr(module, args.backward) if args.backward else None
         self.arguments = self.match(args.signature)
