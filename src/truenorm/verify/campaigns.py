@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -236,7 +236,7 @@ class Criteria(NamedTuple):
 
     level: str
     require: str
-    also: tuple[str, ...]
+    also: frozenset[str]
     outputs: tuple[str, ...]
     domain: Domain
     strict: bool
@@ -251,6 +251,27 @@ class Part(NamedTuple):
     stop: int
 
 
+class Counted(NamedTuple):
+    """A measured result, and how many of its elements were compared, computed and wrong."""
+
+    result: CaseResult
+    elements: int
+    answers: int
+    wrong: int
+
+
+class Outcome(NamedTuple):
+    """What a campaign counts of one case; `run` is None unless it has kinds of failures."""
+
+    left_out: bool = False
+    counted: tuple[Counted, ...] = ()
+    deaths: int = 0
+    called: float = 0.0
+    worked: float = 0.0
+    kinds: frozenset[FailureKind] = frozenset()
+    run: CaseRun | None = None
+
+
 Workers = tuple[Executor, RemoteSubject]
 
 
@@ -261,59 +282,73 @@ def _run(
     progress: Progress | None = None,
     workers: Workers | None = None,
 ) -> Campaign:
-    """Try a call, then judge part by part, and sum up the counts."""
+    """Try a call, then judge part by part, and sum up the outcomes."""
     settings.check()
     cases, seed, level, require, strict = settings
-    start = time.perf_counter()
-    subject = runner.subject
+    start, subject, tell = time.perf_counter(), runner.subject, progress or (lambda *_: None)
     if subject.recipe:
         raise ValueError(
             f"{subject.name} claims the recipe {subject.recipe!r}, which random cases do not "
             "show: judge it by 'truenorm verify', or by truenorm.verify.verify in Python, and "
             "leave recipe out of the subject of a campaign"
         )
-    domain = subject.required_domain(strict=strict)
-    criteria = Criteria(level, require, tuple(subject.also), subject.outputs, domain, strict)
+    domain, also = subject.required_domain(strict=strict), frozenset(subject.also)
+    criteria = Criteria(level, require, also, subject.outputs, domain, strict)
     first = {dtype: cases_of(subject.operation, criteria, dtype, seed) for dtype in subject.dtypes}
     suite = [case for some in first.values() for case in some]
-    total = Tally(deaths=sum(each.deaths for each in try_a_call(runner, suite)))
+    deaths = sum(each.deaths for each in try_a_call(runner, suite))
     if subject.command is not None:
         outputs = outputs_of(subject, [runner.run(suite[0], Call())])
         criteria = criteria._replace(outputs=outputs)
-    tell = progress or (lambda *_: None)
-    parts = _parts({dtype: len(some) for dtype, some in first.items()}, cases, seed, SEEDS[level])
+    parts = _parts({name: len(some) for name, some in first.items()}, cases, seed, SEEDS[level])
+    places = [(dtype, output) for dtype in subject.dtypes for output in criteria.outputs]
+    counts = {place: Counter[str]() for place in places}
+    worst: dict[tuple[str, str], dict[str, CaseResult]] = {place: {} for place in places}
+    failures, kept = Counter[FailureKind](), list[tuple[Part, Outcome]]()
+    done: Counter[str] = Counter()
+    called = worked = 0.0
     tell(0, cases, "waiting for workers" if workers else "")
-    for tally in _tallies(runner, criteria, parts, workers):
-        total.add(tally)
-        whole = total.whole()
-        counts = f"{whole.elements:,} elements, {whole.wrong:,} wrong"
-        tell(total.cases + total.left_out, cases, counts)
-        if total.deaths >= MAX_DEATHS:
+    for part, outcomes in _outcomes(runner, criteria, parts, workers):
+        for each in outcomes:
+            done.update(("left out" if each.left_out else "failed" if each.kinds else "clean",))
+            deaths, called, worked = (
+                deaths + each.deaths,
+                called + each.called,
+                worked + each.worked,
+            )
+            for result, elements, answers, wrong in each.counted:
+                place = result.dtype, result.output
+                for count in (done, counts[place]):
+                    count.update(cases=1, elements=elements, answers=answers, wrong=wrong)
+                largest = worst[place].get(result.kind, result)
+                worst[place][result.kind] = _worse(largest, result)
+            if any(failures[kind] < KEPT_FAILURES for kind in each.kinds):
+                kept.append((part, each))
+            failures.update(each.kinds)
+        judged = done["failed"] + done["clean"]
+        words = f"{done['elements']:,} elements, {done['wrong']:,} wrong"
+        tell(judged + done["left out"], cases, words)
+        if deaths >= MAX_DEATHS:
             break
-    whole = total.whole()
+    judged = done["failed"] + done["clean"]
     return Campaign(
         subject.name,
         level,
         require,
         seed,
         cases,
-        total.cases,
-        total.failed,
-        total.left_out,
-        cases - total.cases - total.left_out,
-        whole.elements,
-        whole.answers,
-        whole.wrong,
-        tuple(
-            _judgement(dtype, output, total.counts[dtype, output])
-            for dtype in subject.dtypes
-            for output in criteria.outputs
-            if (dtype, output) in total.counts
-        ),
-        _findings(subject, criteria, total, spec),
+        judged,
+        done["failed"],
+        done["left out"],
+        cases - judged - done["left out"],
+        done["elements"],
+        done["answers"],
+        done["wrong"],
+        tuple(_judgement(worst[place], counts[place]) for place in places if worst[place]),
+        _findings(subject, criteria, kept, failures, spec),
         time.perf_counter() - start,
-        total.worked,
-        total.called,
+        worked,
+        called,
         describe("date", "python", "numpy", "machine"),
         operation=subject.operation,
     )
@@ -321,10 +356,8 @@ def _run(
 
 def cases_of(operation: Operation, criteria: Criteria, dtype: str, seed: int) -> list[Case]:
     """Return the cases of a type and a seed."""
-    also = set(criteria.also)
-    return [
-        each for each in seeded_cases(operation, dtype, criteria.level, seed) if each.needs <= also
-    ]
+    suite = seeded_cases(operation, dtype, criteria.level, seed)
+    return [each for each in suite if each.needs <= criteria.also]
 
 
 def _parts(sizes: Mapping[str, int], cases: int, seed: int, step: int) -> Iterator[Part]:
@@ -342,9 +375,10 @@ def _parts(sizes: Mapping[str, int], cases: int, seed: int, step: int) -> Iterat
         seed += step
 
 
-def _tallies(
-    runner: Runner, criteria: Criteria, parts: Iterator[Part], workers: Workers | None
-) -> Iterator["Tally"]:
+def _outcomes(
+    runner: Runner, criteria: Criteria, parts: Iterable[Part], workers: Workers | None
+) -> Iterator[tuple[Part, list[Outcome]]]:
+    """Yield each part with its outcomes."""
     if workers is not None:
         executor, remote = workers
         yield from map_in_order(executor, partial(run_part, remote, criteria), parts)
@@ -352,32 +386,84 @@ def _tallies(
     for part in parts:
         if isinstance(runner, SubjectProcess):
             runner.reset_deaths()
-        yield _tally(runner, criteria, part)
+        yield part, _judge_part(runner, criteria, part)
 
 
-def run_part(remote: RemoteSubject, criteria: Criteria, part: Part) -> "Tally":
+def run_part(remote: RemoteSubject, criteria: Criteria, part: Part) -> tuple[Part, list[Outcome]]:
     """Judge a part of a campaign; this is called in a worker."""
-    return _tally(process_of(remote), criteria, part)
+    return part, _judge_part(process_of(remote), criteria, part)
 
 
-@dataclass
-class Count:
-    """Counts of one output in one type, and the largest errors by kind of case."""
+def _judge_part(runner: Runner, criteria: Criteria, part: Part) -> list[Outcome]:
+    """Run and judge the cases of a part; exact answers are not kept."""
+    outcomes: list[Outcome] = []
+    suite = cases_of(runner.subject.operation, criteria, part.dtype, part.seed)
+    for case in suite[part.start : part.stop]:
+        start = time.thread_time()  # elapsed time would include other threads
+        exact, outcome = answers_to(case), Outcome(left_out=True)
+        if split_by_domain([case], criteria.domain)[0]:
+            outcome = _judge_case(case, run_case(runner, case, exact), criteria)
+        forget([case])
+        outcomes.append(outcome._replace(worked=time.thread_time() - start))
+        if sum(each.deaths for each in outcomes) >= MAX_DEATHS:
+            break
+    return outcomes
 
-    cases: int = 0
-    elements: int = 0
-    answers: int = 0
-    wrong: int = 0
-    worst: dict[str, CaseResult] = field(default_factory=dict)
 
-    def add(self, other: "Count") -> None:
-        """Add the counts of later cases."""
-        self.cases += other.cases
-        self.elements += other.elements
-        self.answers += other.answers
-        self.wrong += other.wrong
-        for kind, result in other.worst.items():
-            self.worst[kind] = _worse(self.worst.get(kind, result), result)
+def _judge_case(case: Case, run: CaseRun, criteria: Criteria) -> Outcome:
+    """Check the records of a case, and count its elements."""
+    symptoms, judged = check_case(case, run.records, criteria.outputs)
+    if not criteria.strict:
+        symptoms, judged = relax_sums(symptoms, judged)
+    symptoms, _ = drop_unclaimed(symptoms, criteria.also)
+    counted = {each.output: _measure(each, criteria.require) for each in judged}
+    kinds: set[FailureKind] = {
+        (each.guard, case.dtype, each.output)
+        for each in symptoms
+        if GUARDS[each.guard] != ACCURACY or counted[each.output].wrong
+    }
+    explained = {output for _, _, output in kinds}
+    kinds |= {
+        ("rounding", case.dtype, output)
+        for output, each in counted.items()
+        if each.wrong and output not in explained
+    }
+    return Outcome(
+        counted=tuple(counted.values()),
+        deaths=sum(record.deaths for record in run.records),
+        called=sum(record.seconds for record in run.records),
+        kinds=frozenset(kinds),
+        run=run if kinds else None,
+    )
+
+
+def _measure(one: MeasuredResult, require: str) -> Counted:
+    """Count the elements of a result, and those that are wrong."""
+    exact = expected(one.case).given(one.record.results)
+    off = compare_with_answers([(slice(None), exact)], one.output, one.result, require)
+    if require in POWERS and not one.error.needs:  # it may be a sum whose bound was relaxed
+        off = replace(off, count=int(exact.misplaced(one.output, one.result).sum()))
+    rows = one.case.operation.is_rows(one.output)
+    answers = off.total // one.case.repeats if rows else off.total
+    return Counted(case_result(one), off.total, answers, off.count)
+
+
+def _judgement(worst: Mapping[str, CaseResult], counts: Counter[str]) -> Judgement:
+    """Return the judgement of an output, given its worst result of each kind of case."""
+    results = list(worst.values())
+    case = max(results, key=lambda each: each.badness)
+    return Judgement(
+        case.dtype,
+        case.output,
+        grade_output(results, tuple(GUARDS)),
+        counts["cases"],
+        counts["elements"],
+        counts["answers"],
+        counts["wrong"],
+        max(each.ulp for each in results),
+        max(each.natural for each in results),
+        case.case,
+    )
 
 
 def _worse(one: CaseResult, other: CaseResult) -> CaseResult:
@@ -391,131 +477,23 @@ def _worse(one: CaseResult, other: CaseResult) -> CaseResult:
     )
 
 
-@dataclass
-class Tally:
-    """The counts of some cases."""
-
-    cases: int = 0  # judged
-    failed: int = 0  # cases with a failure
-    left_out: int = 0  # cases outside the domain
-    deaths: int = 0  # of the process of the subject
-    worked: float = 0.0  # processor time
-    called: float = 0.0  # time in calls of the subject
-    counts: dict[tuple[str, str], Count] = field(default_factory=dict)  # by type and output
-    failures: Counter[FailureKind] = field(default_factory=Counter)  # cases by kind of failure
-    # The first few failed cases: their part, records and kinds of failure.
-    kept: list[tuple[Part, CaseRun, frozenset[FailureKind]]] = field(default_factory=list)
-
-    def whole(self) -> Count:
-        """Return the sum over all types and outputs."""
-        total = Count()
-        for count in self.counts.values():
-            total.add(count)
-        return total
-
-    def add(self, other: "Tally") -> None:
-        """Add the counts of later cases."""
-        self.cases += other.cases
-        self.failed += other.failed
-        self.left_out += other.left_out
-        self.deaths += other.deaths
-        self.worked += other.worked
-        self.called += other.called
-        for place, count in other.counts.items():
-            self.counts.setdefault(place, Count()).add(count)
-        numbers: Counter[FailureKind] = Counter(kind for *_, kinds in self.kept for kind in kinds)
-        for each in other.kept:
-            if any(numbers[kind] < KEPT_FAILURES for kind in each[2]):
-                self.kept.append(each)
-                numbers.update(each[2])
-        self.failures.update(other.failures)
-
-
-def _tally(runner: Runner, criteria: Criteria, part: Part) -> Tally:
-    """Run and judge the cases of a part, and count; exact answers are not kept."""
-    tally = Tally()
-    start = time.thread_time()  # elapsed time would include other threads
-    suite = cases_of(runner.subject.operation, criteria, part.dtype, part.seed)
-    for case in suite[part.start : part.stop]:
-        exact = answers_to(case)
-        if not split_by_domain([case], criteria.domain)[0]:
-            tally.left_out += 1
-        else:
-            _add_case(tally, case, run_case(runner, case, exact), criteria, part)
-        forget([case])
-        if tally.deaths >= MAX_DEATHS:
-            break
-    tally.worked = time.thread_time() - start
-    return tally
-
-
-def _add_case(tally: Tally, case: Case, result: CaseRun, criteria: Criteria, part: Part) -> None:
-    symptoms, judged = check_case(case, result.records, criteria.outputs)
-    if not criteria.strict:
-        symptoms, judged = relax_sums(symptoms, judged)
-    symptoms, _ = drop_unclaimed(symptoms, criteria.also)
-    wrong = {one.output: _add_output(tally, one, criteria.require) for one in judged}
-    kinds: set[FailureKind] = {
-        (each.guard, case.dtype, each.output)
-        for each in symptoms
-        if GUARDS[each.guard] != ACCURACY or wrong[each.output]
-    }
-    explained = {output for _, _, output in kinds}
-    kinds |= {
-        ("rounding", case.dtype, output)
-        for output, count in wrong.items()
-        if count and output not in explained
-    }
-    tally.cases += 1
-    tally.deaths += sum(record.deaths for record in result.records)
-    tally.called += sum(record.seconds for record in result.records)
-    if kinds:
-        kept = [(part, result, frozenset(kinds))]
-        tally.add(Tally(failed=1, failures=Counter(kinds), kept=kept))
-
-
-def _add_output(tally: Tally, one: MeasuredResult, require: str) -> int:
-    """Count the elements of a result and return how many are wrong."""
-    exact = expected(one.case).given(one.record.results)
-    off = compare_with_answers([(slice(None), exact)], one.output, one.result, require)
-    if require in POWERS and not one.error.needs:  # it may be a sum whose bound was relaxed
-        off = replace(off, count=int(exact.misplaced(one.output, one.result).sum()))
-    rows = one.case.operation.is_rows(one.output)
-    answers = off.total // one.case.repeats if rows else off.total
-    count = Count(1, off.total, answers, off.count, {one.case.kind: case_result(one)})
-    tally.counts.setdefault((one.case.dtype, one.output), Count()).add(count)
-    return off.count
-
-
-def _judgement(dtype: str, output: str, count: Count) -> Judgement:
-    results = list(count.worst.values())
-    worst = max(results, key=lambda each: each.badness)
-    return Judgement(
-        dtype,
-        output,
-        grade_output(results, tuple(GUARDS)),
-        count.cases,
-        count.elements,
-        count.answers,
-        count.wrong,
-        max(each.ulp for each in results),
-        max(each.natural for each in results),
-        worst.case,
-    )
-
-
 def _findings(
-    subject: Subject, criteria: Criteria, total: Tally, spec: SubjectSpec
+    subject: Subject,
+    criteria: Criteria,
+    kept: Sequence[tuple[Part, Outcome]],
+    failures: Mapping[FailureKind, int],
+    spec: SubjectSpec,
 ) -> tuple[Finding, ...]:
     """Grade the failed cases that were kept, without the others."""
     suite, records = [], []
-    for part, result, _ in total.kept:
+    for part, outcome in kept:
+        assert outcome.run is not None
         cases = cases_of(subject.operation, criteria, part.dtype, part.seed)
-        (failed,) = (each for each in cases if each.name == result.case)
-        case = replace(failed, needs=frozenset(criteria.also))  # all claims
-        remember(case, result.exact)
+        (failed,) = (each for each in cases if each.name == outcome.run.case)
+        case = replace(failed, needs=criteria.also)  # all claims
+        remember(case, outcome.run.exact)
         suite.append(case)
-        records += result.records
+        records += outcome.run.records
     if not suite:
         return ()
     report = grade(
@@ -531,6 +509,6 @@ def _findings(
     forget(suite)
     findings = []
     for each in report.findings:
-        others = total.failures[each.guard, each.dtype, each.output] - 1
+        others = failures[each.guard, each.dtype, each.output] - 1
         findings.append(replace(each, also_in=max(each.also_in, others)))
     return tuple(findings)
