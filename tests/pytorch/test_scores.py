@@ -33,7 +33,6 @@ HONEST: dict[str, dict[str, Any]] = {
     "corrected": {},
     "in_blocks": {},
     "by_hand": {},
-    "by_copy": {},
     "by_einsum": {},
     "forward": {"backward": "gradients"},
     "compiled": {},
