@@ -231,7 +231,7 @@ def _run(kernel: Kernel, suite: Sequence[Case]) -> list[Record]:
         records += try_a_call(kernel, suite)
         for case in suite:
             records += records_of(kernel, case)
-        for case in sorted(suite, key=lambda case: case.x.size)[-LISTED:]:
+        for case in sorted(suite, key=lambda case: case.x.size)[:LISTED]:
             if not kernel.deaths:
                 kernel.list_operators(case)
     return records
