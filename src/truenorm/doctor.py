@@ -101,7 +101,7 @@ PACKAGES = {
     "python-flint": ("flint", "proofs of gradients", "verify"),
     "typer": ("typer", "the command truenorm", "verify"),
     "rich": ("rich", "the command truenorm", "verify"),
-    "matplotlib": ("matplotlib", "--png and --html", "verify"),
+    "matplotlib": ("matplotlib", "--html", "verify"),
     "jinja2": ("jinja2", "--html", "verify"),
 }
 """Import name, purpose, and the extra of truenorm that installs the package."""

@@ -1,5 +1,6 @@
 """Kernels that return zeros and tamper with their process, or end it: they need PyTorch alone."""
 
+import ctypes
 import gc
 import os
 import signal
@@ -84,7 +85,7 @@ def nests_reply(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
 
 
 def crashes(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGSEGV)
+    ctypes.string_at(1)
 
 
 def exits(*_: Any) -> None:

@@ -132,7 +132,7 @@ def _serve(python: str, defaults: Submission) -> None:
                 answer = to_json(
                     score_submission(_submission(line, defaults), server), indent=None
                 )
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, CannotRunError) as error:
                 answer = strict_json.dumps({"error": str(error)}, indent=None)
             sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()

@@ -216,8 +216,8 @@ def score_submission(submission: Submission, server: Server) -> Score:
         kernel = Kernel(server, subject, submission.options(), suite)
         records = _run(kernel, suite)
         return _judged(submission, suite, records, kernel)
-    except (CannotRunError, FailedCallError) as error:
-        return replace(zero, reasons=(f"It cannot be run: {error}.",))
+    except FailedCallError as error:
+        return replace(zero, reasons=(f"It {str(error).rstrip('.')}.",))
     finally:
         if kernel is not None:
             kernel.close()
@@ -228,7 +228,11 @@ def _run(kernel: Kernel, suite: Sequence[Case]) -> list[Record]:
     """Return the records of all calls; after three deaths no other one is made."""
     records: list[Record] = []
     with suppress(GaveUpError):
-        records += try_a_call(kernel, suite)
+        try:
+            records += try_a_call(kernel, suite)
+        except CannotRunError as error:
+            message = str(error).partition("\n")[0]
+            raise FailedCallError(message.removeprefix(f"{kernel.subject.name} ")) from error
         for case in suite:
             records += records_of(kernel, case)
         for case in sorted(suite, key=lambda case: case.x.size)[:LISTED]:

@@ -6,6 +6,7 @@ same with every seed are permuted.
 
 import zlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -65,9 +66,11 @@ class Submission:
             raise ValueError(f"seed must be 0 or above, got {self.seed}")
 
     def options(self) -> dict[str, str]:
-        """Return the options of the process that calls the kernel."""
-        names = ("target", "form", "signature", "backward", "device")
-        return {name: getattr(self, name) for name in names}
+        """Return the options of the process that calls the kernel, which has another folder."""
+        names = ("form", "signature", "backward", "device")
+        place, _, name = self.target.rpartition(":")
+        place = str(Path(place).resolve()) if place.endswith(".py") else place
+        return {"target": f"{place}:{name}", **{each: getattr(self, each) for each in names}}
 
 
 def draw_suite(submission: Submission) -> list[Case]:
@@ -107,7 +110,7 @@ def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) 
     ]
     small = [small[place] for place in random.permutation(len(small))[:ORDINARY]]
     always += small + [with_another_element(case, random) for case in small[:TWINS]]
-    wide = [case for case in every if case.kind == "ordinary" and case.enclosed]
+    wide = [case for case in every if case.family == "wide"]
     wide = [wide[place] for place in random.permutation(len(wide))[:WIDE]]
     always += [case.part(slice(1)) for case in wide]
     one_each = [cases[random.integers(len(cases))] for cases in families.values()]

@@ -299,7 +299,7 @@ class Kernel:
             self.isolated = self._lifeline.recv(100) == b"isolated"
         reply = self._reply(nonce, START_SECONDS + self.subject.seconds)
         if "failure" in reply:
-            raise CannotRunError(f"it cannot be imported: {str(reply['failure'])[:500]}")
+            raise FailedCallError(f"cannot be imported: {str(reply['failure'])[:500]}")
         self._patience = START_SECONDS  # the first call may compile
         return reply.get("backward") is True
 
@@ -329,7 +329,7 @@ class Kernel:
             if self._calls is None:
                 self.start()
             arrays, reply = self._call(case, call)
-        except (FailedCallError, CannotRunError) as error:
+        except FailedCallError as error:
             self.deaths += 1
             self.stop()
             return Record(case.name, call, failure=str(error), deaths=1)
