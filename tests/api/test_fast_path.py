@@ -9,7 +9,7 @@ import pytest
 
 import truenorm as tn
 from programs import run_python
-from promise.checking import BACKENDS, both_passes, bytes_of
+from promise.checking import BACKENDS, both_passes, bytes_of, without_entry
 from promise.families import (
     DTYPES,
     X_FAMILIES,
@@ -19,8 +19,6 @@ from promise.families import (
     non_finite_cases,
     usual_case,
 )
-from truenorm.api import fast_path
-from truenorm.api.backends import backend_named
 from truenorm.kernels import driver
 
 pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
@@ -52,12 +50,11 @@ def test_both_paths_give_the_same_bits(
 ) -> None:
     cases = list(chain(some_cases(dtype), non_finite_cases(dtype, 40, (1, 7), (5, 67))))
     for threads in (1, 3):
-        monkeypatch.setattr(fast_path, "SINGLE_THREAD_BELOW", 64)
         straight = [
             bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases
         ]
         with monkeypatch.context() as patched:
-            patched.setattr(type(backend_named("native")), "core", None)
+            without_entry(patched)
             general = [
                 bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases
             ]

@@ -19,6 +19,8 @@ NATIVE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["t
     "native"
 ]
 SETS: dict[str, list[str]] = NATIVE["sets"]
+MODULE = ("module.c", "entry.c")
+"""The sources that include Python.h."""
 FLAGS = [*(flag for flag in NATIVE["flags"] if flag != "-O3"), "-Werror"]
 
 
@@ -55,7 +57,7 @@ def compile_all(
     """Compile the core without the module, for some instruction sets; return the objects."""
     objects = []
     for source in sorted(SOURCES.glob("*.c")):
-        if source.name == "module.c":
+        if source.name in MODULE:
             continue
         for name, options in variants(source, sets).items():
             objects.append(str(folder / f"{name}.o"))
@@ -79,7 +81,7 @@ def build_package(compiler: str, folder: Path, *flags: str) -> Path:
     objects = compile_all(compiler, folder, "-fPIC", *flags, sets=tuple(SETS))
     include = f"-I{sysconfig.get_path('include')}"
     core = folder / "src" / "truenorm" / "kernels" / "native" / "_core.abi3.so"
-    module = [include, "-fPIC", "-shared", str(SOURCES / "module.c"), *objects]
+    module = [include, "-fPIC", "-shared", *(str(SOURCES / name) for name in MODULE), *objects]
     run(compiler, *FLAGS, *flags, *module, "-o", str(core), "-lm", "-lpthread")
     return folder / "src"
 

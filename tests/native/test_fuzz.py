@@ -1,7 +1,7 @@
-"""Random calls of the C core with arguments that it must accept, decline or reject.
+"""Random calls of the C core's functions on blocks, with valid and invalid arguments.
 
 `Fuzzer.run` makes calls and compares how each ends with the documentation of `module.c`, which
-`_is_valid` states independently, in terms of NumPy. Some results are compared with the reference.
+`_is_valid` states independently, in terms of NumPy. `test_entry.py` does so for whole calls.
 """
 
 from array import array
@@ -9,11 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-import truenorm as tn
 from promise.checking import BACKENDS
 
 if "native" not in BACKENDS:
@@ -31,7 +29,6 @@ CENTRED, FAST = 1, 2
 KINDS = ("f", "e", "H", "d")
 """Formats of float32, float16, the bits of bfloat16, and float64, in the order of `core.h`."""
 DTYPES = {"f": np.float32, "e": np.float16, "H": np.uint16, "d": np.float64}
-UNITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}
 SUITABLE = 8
 """Objects at the beginning of a list, which are usually valid."""
 
@@ -45,7 +42,6 @@ class Argument(NamedTuple):
     start: int = 0
     stop: int = 0
     writable: bool = False
-    moderate: bool = False
 
 
 class Number(NamedTuple):
@@ -93,20 +89,17 @@ EPS = [
     Number(_Raises(), ZeroDivisionError, 0),
 ]
 MODES = [
-    *(Number(each, None, each) for each in (4, 7, 2**40, True)),
-    *(Number(each, ValueError, 0) for each in (-1, 0x30, 0x0F00, 0xF000)),
+    *(Number(each, None, each) for each in (4, 7, 0x30, 0x0F00, 2**40, True)),
+    *(Number(each, ValueError, 0) for each in (-1, 0x40, 0xF0)),
     Number(np.int8(2), None, 2),
     Number(_Number(), None, 3),
     *(Number(each, TypeError, 0) for each in (None, 1.0, "1")),
     *(Number(each, OverflowError, 0) for each in (2**63, -(2**70))),
     Number(_Raises(), ZeroDivisionError, 0),
 ]
-THREADS = [each for each in MODES if each.error is not ValueError] + [
-    Number(each, None, each) for each in (-1, 0, -5, 2, 3, 5, 64, 1000, 2**31)
-]
 
 
-def argument(value: Any, *, moderate: bool = False) -> Argument:
+def argument(value: Any) -> Argument:
     """Describe an object as NumPy sees it."""
     if value is None:
         return Argument(None, "None")
@@ -123,19 +116,17 @@ def argument(value: Any, *, moderate: bool = False) -> Argument:
     if not (value.flags.c_contiguous and value.ctypes.data % value.itemsize == 0):
         kind = ""
     start = value.ctypes.data
-    return Argument(
-        value, kind, value.shape, start, start + value.nbytes, value.flags.writeable, moderate
-    )
+    return Argument(value, kind, value.shape, start, start + value.nbytes, value.flags.writeable)
 
 
-def _fill(random: np.random.Generator, target: np.ndarray[Any, Any], how: int) -> bool:
-    """Fill an array in one of several ways; return True if the numbers are moderate."""
+def _fill(random: np.random.Generator, target: np.ndarray[Any, Any], how: int) -> None:
+    """Fill an array in one of several ways."""
     shape = target.shape
     if target.dtype == np.uint16:  # bfloat16: the upper halves of float32 numbers
         wide = np.empty(shape, np.float32)
-        moderate = _fill(random, wide, how)
+        _fill(random, wide, how)
         target[...] = wide.view(np.uint32) >> 16
-        return moderate
+        return
     with np.errstate(all="ignore"):
         target[...] = random.standard_normal(shape)
         if how == 1:
@@ -154,7 +145,6 @@ def _fill(random: np.random.Generator, target: np.ndarray[Any, Any], how: int) -
             target[...] = random.integers(0, 2**32, shape, np.uint32).view(np.float32)
         elif how == 7:
             target[...] = target * 1e-3 + 1000
-    return how in (0, 7)
 
 
 class Pool:
@@ -162,7 +152,7 @@ class Pool:
 
     def __init__(self, random: np.random.Generator, shape: tuple[int, ...], kind: str) -> None:
         self.shape, self.kind = shape, kind
-        self.types = KINDS.index(kind) * 0x1110
+        self.types = KINDS.index(kind) << _core.ROWS_AT
         dtype = DTYPES[kind]
         self.size = shape[-1] if shape else 0
         self.rows = int(np.prod(shape[:-1])) if self.size else 0
@@ -210,12 +200,12 @@ class Pool:
         made = []
         for how in (*[0] * SUITABLE, 1, 2, 3, 4, 5, 6, 7, 7):
             block = np.empty(shape, dtype)
-            moderate = _fill(random, block, how)
-            made.append(argument(block, moderate=moderate))
+            _fill(random, block, how)
+            made.append(argument(block))
         block = made[0].value
         read_only = block.copy()
         read_only.flags.writeable = False
-        made.append(argument(read_only, moderate=True))
+        made.append(argument(read_only))
         shifted = np.zeros(block.nbytes + 1, np.uint8)[1:].view(dtype).reshape(shape)
         doubled = np.zeros(tuple(2 * k for k in shape), dtype)
         made += [
@@ -268,23 +258,21 @@ def _do_not_overlap(*inputs: Argument, results: tuple[Argument, ...]) -> bool:
 class Fuzzer:
     """Make random calls from a seed; `counts` records how they end."""
 
-    def __init__(self, seed: int, *, compared: float = 0.002, large: float = 0.005) -> None:
+    def __init__(self, seed: int, *, large: float = 0.005) -> None:
         self.random = np.random.default_rng(seed)
         shapes = SHAPES + SHAPES_WITHOUT_ROWS
         self.pools = [Pool(self.random, shape, kind) for shape in shapes for kind in KINDS]
         self.large = [
             Pool(self.random, shape, kind) for shape in SHAPES_OF_SEVERAL_BLOCKS for kind in KINDS
         ]
-        self.share_of_large, self.share_compared = large, compared
+        self.share_of_large = large
         self.counts: Counter[str] = Counter()
         self._draws: list[float] = []
 
     def run(self, calls: int) -> None:
         """Make so many calls."""
-        kinds: list[Callable[[Pool], None]] = [self.forward, self.backward] * 5
-        kinds += [self.forward_rows, self.backward_rows] * 2
-        kinds += [self.statistics, self.merge, self.others]
-        kinds += [self.backward_partial, self.add_terms, self.add_numbers]
+        kinds: list[Callable[[Pool], None]] = [self.forward_rows, self.backward_rows] * 2
+        kinds += [self.statistics, self.merge, self.others, self.add_terms, self.add_numbers]
         while self.counts["calls"] < calls:
             pools = self.large if self.draw() < self.share_of_large else self.pools
             kinds[int(self.draw() * len(kinds))](pools[int(self.draw() * len(pools))])
@@ -312,21 +300,18 @@ class Fuzzer:
             chosen = self.choice(self.choice(self.pools).blocks)
         return chosen
 
-    def numbers(self, pool: Pool) -> tuple[Number, Number, Number]:
-        """Return eps, mode and threads; most of the time at least two are valid."""
+    def numbers(self, pool: Pool) -> tuple[Number, Number]:
+        """Return eps and mode; most of the time both are valid."""
         eps, mode = Number(1e-5, None, 1e-5), Number(int(4 * self.draw()) + pool.types, None, 0)
         mode = mode._replace(read=mode.value)
-        threads = Number(1, None, 1)
         drawn = self.draw()
         if drawn < 0.15:
             eps = self.choice(EPS)
         elif drawn < 0.2:
             mode = self.choice(MODES)
-        elif drawn < 0.4:
-            threads = self.choice(THREADS)
-        elif drawn < 0.41:
-            eps, mode, threads = self.choice(EPS), self.choice(MODES), self.choice(THREADS)
-        return eps, mode, threads
+        elif drawn < 0.21:
+            eps, mode = self.choice(EPS), self.choice(MODES)
+        return eps, mode
 
     def call(
         self,
@@ -340,8 +325,7 @@ class Fuzzer:
         errors = [each.error for each in numbers if each.error is not None]
         errors.sort(key=lambda each: each is ValueError)  # types are checked after all numbers
         error = errors[0] if errors else None
-        whole = function in (_core.forward, _core.backward, _core.backward_partial)
-        if error is None and not valid and not whole:
+        if error is None and not valid:
             error = ValueError
         try:
             result = function(*arguments, *(each.value for each in numbers))
@@ -352,12 +336,8 @@ class Fuzzer:
                 ) from raised
             self.counts[f"{function.__name__} {error.__name__}"] += 1
             return None
-        right = error is None
-        is_done = result is not None if function is _core.backward_partial else result
-        if whole:
-            right = right and (is_done is False or (is_done is True and valid))
-        self.counts[f"{function.__name__} {is_done if whole else 'returned'}"] += 1
-        if not right:
+        self.counts[f"{function.__name__} returned"] += 1
+        if error is not None:
             raise AssertionError(self.describe(function, arguments, numbers, result))
         return result
 
@@ -375,78 +355,15 @@ class Fuzzer:
         ]
         return f"{function.__name__}({shown}, {numbers}) ended with {end!r}"
 
-    # ---- whole calls ----
-
-    def forward(self, pool: Pool) -> None:
-        """Call forward."""
-        eps, mode, _ = numbers = self.numbers(pool)
-        centred = _has(mode, CENTRED)
-        x, gamma, beta, y, saved = (
-            self.choose(pool.blocks),
-            self.choose(pool.vectors),
-            self.choose(pool.vectors),
-            self.choose(pool.blocks),
-            self.choose(pool.saved[centred]),
-        )
-        of_x, of_gamma, of_beta = kinds = _kinds(mode)
-        valid = _is_valid(x, y, saved, eps, centred, kind=of_x)
-        valid = valid and _are_vectors(x, (gamma, of_gamma), (beta, of_beta))
-        valid = valid and _do_not_overlap(x, gamma, beta, results=(y, saved))
-        arguments = tuple(each.value for each in (x, gamma, beta, y, saved))
-        compare = valid and self.draw() < self.share_compared
-        compare = compare and (centred or beta.value is None)  # RMSNorm has no beta elsewhere
-        copies = _copied(arguments[:3], kinds) if compare else []
-        result = self.call(_core.forward, arguments, numbers, valid)
-        if compare and result is True:
-            fast = _has(mode, FAST)
-            (copy,) = _copied((y.value,), (of_x,))
-            _check_forward(copies, copy, eps.read, centred, fast)
-            self.counts["compared nearly" if fast else "compared"] += 1
-
-    def backward(self, pool: Pool) -> None:
-        """Call backward, most of the time with the saved statistics of x."""
-        eps, mode, _ = numbers = self.numbers(pool)
-        centred, fast = _has(mode, CENTRED), _has(mode, FAST)
-        x, dy = self.choose(pool.blocks), self.choose(pool.blocks)
-        gamma = self.choose(pool.vectors)
-        saved = self.choose(pool.saved[centred])
-        dx = self.choose(pool.blocks)
-        dgamma, dbeta = self.choose(pool.vectors), self.choose(pool.vectors)
-        is_saved = False
-        of_x, of_gamma, of_beta = _kinds(mode)
-        if self.draw() < 0.9 and _is_valid(x, dx, saved, eps, centred, kind=of_x):
-            y = argument(np.empty(x.shape, DTYPES[of_x]))
-            plain_mode = int(centred) + KINDS.index(of_x) * 0x1110
-            of_forward = (eps, Number(plain_mode, None, plain_mode), Number(1, None, 1))
-            plain = (x.value, None, None, y.value, saved.value)
-            apart = _do_not_overlap(x, results=(y, saved))
-            is_saved = self.call(_core.forward, plain, of_forward, apart) is True
-        valid = (
-            _is_valid(x, dx, saved, eps, centred, saved_is_result=False, kind=of_x)
-            and dy.kind == of_x
-            and dy.shape == x.shape
-            and _are_vectors(x, (gamma, of_gamma), (dgamma, of_gamma), (dbeta, of_beta))
-            and all(each.writable or each.kind == "None" for each in (dgamma, dbeta))
-            and _do_not_overlap(dy, x, gamma, saved, results=(dx, dgamma, dbeta))
-        )
-        arguments = tuple(each.value for each in (dy, x, gamma, saved, dx, dgamma, dbeta))
-        compare = valid and is_saved and not fast and self.draw() < self.share_compared
-        copies = _copied(arguments[:3], (of_x, of_x, of_gamma)) if compare else []
-        result = self.call(_core.backward, arguments, numbers, valid)
-        if compare and result is True:
-            results = _copied(arguments[4:], (of_x, of_gamma, of_beta))
-            _check_backward(copies, results, eps.read, centred)
-            self.counts["compared"] += 1
-
     # ---- blocks ----
 
     def forward_rows(self, pool: Pool) -> None:
         """Call forward_rows."""
-        eps, mode, _ = self.numbers(pool)
+        eps, mode = self.numbers(pool)
         centred = _has(mode, CENTRED)
         x, y = self.choose(pool.blocks), self.choose(pool.blocks)
         gamma, beta = self.choose(pool.wide), self.choose(pool.wide)
-        of_x, _, _ = _kinds(mode)
+        of_x = _kind(mode)
         wide = "d" if of_x == "d" else "f"
         saved, status = self.choose(pool.saved[centred]), self.choose(pool.status)
         valid = (
@@ -462,11 +379,11 @@ class Fuzzer:
 
     def backward_rows(self, pool: Pool) -> None:
         """Call backward_rows."""
-        eps, mode, _ = self.numbers(pool)
+        eps, mode = self.numbers(pool)
         centred, fast = _has(mode, CENTRED), _has(mode, FAST)
         x, dy, dx = (self.choose(pool.blocks) for _ in range(3))
         gamma = self.choose(pool.wide)
-        of_x, _, _ = _kinds(mode)
+        of_x = _kind(mode)
         wide = "d" if of_x == "d" else "f"
         saved, status = self.choose(pool.saved[centred]), self.choose(pool.status)
         sums = self.choose(pool.sums[fast if self.draw() < 0.95 else not fast])
@@ -490,12 +407,12 @@ class Fuzzer:
 
     def statistics(self, pool: Pool) -> None:
         """Call statistics."""
-        _, mode, _ = self.numbers(pool)
+        _, mode = self.numbers(pool)
         centred = _has(mode, CENTRED)
         x, saved = self.choose(pool.blocks), self.choose(pool.saved[centred])
         of_eps = Number(0.0, None, 0.0)
         as_result = x._replace(writable=True)
-        valid = _is_valid(x, as_result, saved, of_eps, centred, kind=_kinds(mode)[0])
+        valid = _is_valid(x, as_result, saved, of_eps, centred, kind=_kind(mode))
         valid = valid and _do_not_overlap(x, results=(saved,))
         self.call(_core.statistics, (x.value, saved.value), (mode,), valid)
 
@@ -513,42 +430,15 @@ class Fuzzer:
         )
         self.call(_core.merge, (sums.value, others.value), (), valid)
 
-    def backward_partial(self, pool: Pool) -> None:
-        """Call backward_partial."""
-        eps, mode, threads = self.numbers(pool)
-        centred, fast = _has(mode, CENTRED), _has(mode, FAST)
-        x, dy, dx = (self.choose(pool.blocks) for _ in range(3))
-        gamma, saved = self.choose(pool.vectors), self.choose(pool.saved[centred])
-        of_x, of_gamma, _ = _kinds(mode)
-        valid = (
-            not fast
-            and of_x != "d"
-            and _is_valid(x, dx, saved, eps, centred, saved_is_result=False, kind=of_x)
-            and dy.kind == of_x
-            and dy.shape == x.shape
-            and _are_vectors(x, (gamma, of_gamma))
-            and _do_not_overlap(dy, x, gamma, saved, results=(dx,))
-        )
-        if valid and saved.writable and _do_not_overlap(x, dx, results=(saved,)):
-            plain = (x.value, None, None, dx.value, saved.value)
-            _core.forward(*plain, eps.read, int(mode.read), 1)
-        arguments = (*(each.value for each in (dy, x, gamma, saved, dx)), self.draw() < 0.5)
-        result = self.call(_core.backward_partial, arguments, (eps, mode, threads), valid)
-        assert valid or result is None
-        for k, number in enumerate(result or ()):
-            columns = x.shape[-1] + (k == 0)
-            assert -10 <= number[0] < 8
-            assert len(number[1]) % (8 * columns) == 0
-
     def add_terms(self, pool: Pool) -> None:
         """Call add_terms."""
-        eps, mode, _ = self.numbers(pool)
+        eps, mode = self.numbers(pool)
         x, dy = self.choose(pool.blocks), self.choose(pool.blocks)
         status, undecided = self.choose(pool.status), self.choose(pool.status)
         if self.draw() < 0.5:
             status = argument(np.zeros(pool.rows, np.uint8))
         limbs = self.choose(pool.limbs)
-        of_x, _, _ = _kinds(mode)
+        of_x = _kind(mode)
         valid = (
             x.kind == dy.kind == of_x != "d"
             and len(x.shape) == 2
@@ -584,8 +474,8 @@ class Fuzzer:
     def others(self, pool: Pool) -> None:
         """Call functions with too few and too many arguments, and those on numbers alone."""
         self.counts["calls"] += 1
-        counts_of = {"forward": 8, "backward": 10, "forward_rows": 8, "backward_rows": 9}
-        counts_of |= {"statistics": 3, "backward_partial": 9, "add_terms": 7, "add_numbers": 4}
+        counts_of = {"forward_rows": 8, "backward_rows": 9, "statistics": 3}
+        counts_of |= {"add_terms": 7, "add_numbers": 4}
         name = self.choice(list(counts_of))
         count = int(self.draw() * 14)
         if count != counts_of[name]:
@@ -605,11 +495,9 @@ def _has(mode: Number, flag: int) -> bool:
     return mode.error is None and bool(int(mode.read) & flag)
 
 
-def _kinds(mode: Number) -> tuple[str, ...]:
-    """Return the formats of rows, gamma and beta that a mode names."""
-    if mode.error is not None:
-        return KINDS[:1] * 3
-    return tuple(KINDS[int(mode.read) >> at & 15] for at in (4, 8, 12))
+def _kind(mode: Number) -> str:
+    """Return the format of rows that a mode names."""
+    return KINDS[int(mode.read) >> _core.ROWS_AT & 15] if mode.error is None else KINDS[0]
 
 
 def _is_valid(
@@ -647,73 +535,18 @@ def _are_vectors(x: Argument, *vectors: tuple[Argument, str]) -> bool:
     )
 
 
-def _copied(arrays: tuple[Any, ...], kinds: tuple[str, ...]) -> list[Any]:
-    """Return copies, with bfloat16 in place of its bits."""
-    return [
-        None if each is None else np.array(each).view(ml_dtypes.bfloat16 if kind == "H" else kind)
-        for each, kind in zip(arrays, kinds, strict=True)
-    ]
-
-
 def _is_status(status: Argument, x: Argument) -> bool:
     rows = _rows(x)
     return status.kind == "B" and status.writable and status.stop - status.start == rows
 
 
-def _is_near(result: Any, right: Any, scale: Any) -> bool:
-    """Return True if fast results are within the error of float32 arithmetic and one rounding."""
-    unit = 2.0**-17 + UNITS[result.dtype.name]
-    with np.errstate(all="ignore"):
-        near = np.abs(np.float64(result) - np.float64(right)) <= unit * scale
-    return bool(np.all(near | (result == right)))  # infinities are equal, not near
-
-
-def _check_forward(copies: list[Any], y: Any, eps: float, centred: bool, fast: bool) -> None:
-    """Compare y with the reference: the same bits, or in fast mode nearly the same numbers."""
-    x, gamma, beta = copies
-    if centred:
-        right = tn.layer_norm(x, gamma, beta, eps=eps, backend="reference")
-    else:
-        right = tn.rms_norm(x, gamma, eps=eps, backend="reference")
-    if fast:
-        weights = 1 if gamma is None else np.abs(np.float64(gamma))
-        offsets = 0 if beta is None else np.abs(np.float64(beta))
-        scale = np.abs(np.float64(right)) + weights + offsets
-        assert _is_near(y, right, scale), (x, gamma, beta, eps)
-    else:
-        assert y.tobytes() == right.tobytes(), (x, gamma, beta, eps)
-
-
-def _check_backward(copies: list[Any], results: list[Any], eps: float, centred: bool) -> None:
-    """Compare the gradients of correct mode with the reference."""
-    dy, x, gamma = copies
-    of_gamma, of_beta = (dy.dtype if each is None else each.dtype for each in results[1:])
-    beta = np.ones(x.shape[-1], of_beta)
-    scale = np.ones(x.shape[-1], of_gamma) if gamma is None else gamma
-    if centred:
-        _, saved = tn.layer_norm_forward(x, scale, beta, eps=eps, backend="reference")
-        right = tn.layer_norm_backward(dy, saved, backend="reference")
-    else:
-        _, saved = tn.rms_norm_forward(x, scale, eps=eps, backend="reference")
-        right = tn.rms_norm_backward(dy, saved, backend="reference")
-    for name, result, expected in zip(right._fields, results, right, strict=True):
-        if result is not None and expected is not None:
-            assert result.tobytes() == expected.tobytes(), (name, dy, x, gamma, eps)
-
-
 @pytest.mark.filterwarnings("ignore")  # NumPy warns of a writable buffer of a broadcast array
 @pytest.mark.parametrize("calls", [30_000, pytest.param(10**7, marks=pytest.mark.slow)])
 def test_hostile_arguments(calls: int) -> None:
-    """Invalid calls return False or raise; a crash would end the process."""
-    fuzzer = Fuzzer(0, compared=min(0.1, 3 * 10**4 / calls))
+    """Invalid calls raise; a crash would end the process."""
+    fuzzer = Fuzzer(0)
     fuzzer.run(calls)
-    assert fuzzer.counts["compared"] >= 50
-    for name in ("forward", "backward"):
-        assert fuzzer.counts[f"{name} True"] > calls // 50
-        assert fuzzer.counts[f"{name} False"] > calls // 50
     names = ("forward_rows", "backward_rows", "statistics", "merge", "add_terms", "add_numbers")
     for name in names:
         assert fuzzer.counts[f"{name} returned"] > calls // 500
         assert fuzzer.counts[f"{name} ValueError"] > calls // 500
-    assert fuzzer.counts["backward_partial True"] > calls // 1000
-    assert fuzzer.counts["backward_partial False"] > calls // 500

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+import pytest
 from flint import arb
 
 import truenorm as tn
 from promise.families import Array, Case
 from promise.oracle import BallRow, bits, correct_backward, correct_forward
+from truenorm.api import fast_path
 
 OUTPUTS = ("y", "dx", "dgamma", "dbeta")
 _SELECTED = os.environ.get("TRUENORM_TEST_BACKENDS")
@@ -44,6 +46,12 @@ class Mismatch:
     first: tuple[int, ...]
     got: Any
     expected: Any
+
+
+def without_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the general path compute all calls."""
+    for name in fast_path.ENTRIES:
+        monkeypatch.setattr(fast_path, name, fast_path.decline)
 
 
 def forward_pass(case: Case, backend: str | None = None, **options: Any) -> tuple[Array, tn.Saved]:

@@ -5,10 +5,9 @@ from typing import Any, Never
 
 from numpy.typing import NDArray
 
+from truenorm.api import fast_path
 from truenorm.api.arguments import hide_unknown, unexpected
-from truenorm.api.fast_path import backward, forward
 from truenorm.api.saved import Gradients, Saved
-from truenorm.api.settings import settings_of
 from truenorm.kernels.call import LAYER_NORM
 
 
@@ -75,8 +74,14 @@ def layer_norm(
     """
     if unknown:
         raise unexpected(LAYER_NORM.name, layer_norm, unknown)
-    chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, beta, axis, out, stream, needs_saved=False)[0]
+    y: NDArray[Any] = fast_path.forward(
+        LAYER_NORM, x, gamma, beta, axis, eps, rounding, out, backend, threads, stream, False
+    )
+    if y is not NotImplemented:
+        return y
+    return fast_path.general_forward(
+        LAYER_NORM, x, gamma, beta, axis, eps, rounding, out, backend, threads, stream, False
+    )[0]
 
 
 @hide_unknown
@@ -120,8 +125,14 @@ def layer_norm_forward(
     """
     if unknown:
         raise unexpected(LAYER_NORM.name, layer_norm_forward, unknown)
-    chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, beta, axis, out, stream, needs_saved=True)
+    results: tuple[NDArray[Any], Saved] = fast_path.forward(
+        LAYER_NORM, x, gamma, beta, axis, eps, rounding, out, backend, threads, stream, True
+    )
+    if results is not NotImplemented:
+        return results
+    return fast_path.general_forward(
+        LAYER_NORM, x, gamma, beta, axis, eps, rounding, out, backend, threads, stream, True
+    )
 
 
 def layer_norm_backward(
@@ -175,4 +186,7 @@ def layer_norm_backward(
     >>> print(dx, dbeta)
     [[0. 0. 0.]] [1. 1. 1.]
     """
-    return backward(LAYER_NORM, dy, saved, out, backend, threads, stream)
+    gradients: Gradients = fast_path.backward(LAYER_NORM, dy, saved, out, backend, threads, stream)
+    if gradients is not NotImplemented:
+        return gradients
+    return fast_path.general_backward(LAYER_NORM, dy, saved, out, backend, threads, stream)

@@ -5,10 +5,9 @@ from typing import Any, Never
 
 from numpy.typing import NDArray
 
+from truenorm.api import fast_path
 from truenorm.api.arguments import hide_unknown, unexpected
-from truenorm.api.fast_path import backward, forward
 from truenorm.api.saved import Gradients, Saved
-from truenorm.api.settings import settings_of
 from truenorm.kernels.call import RMS_NORM
 
 
@@ -58,8 +57,14 @@ def rms_norm(
     """
     if unknown:
         raise unexpected(RMS_NORM.name, rms_norm, unknown)
-    chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, None, axis, out, stream, needs_saved=False)[0]
+    y: NDArray[Any] = fast_path.forward(
+        RMS_NORM, x, gamma, None, axis, eps, rounding, out, backend, threads, stream, False
+    )
+    if y is not NotImplemented:
+        return y
+    return fast_path.general_forward(
+        RMS_NORM, x, gamma, None, axis, eps, rounding, out, backend, threads, stream, False
+    )[0]
 
 
 @hide_unknown
@@ -104,8 +109,14 @@ def rms_norm_forward(
     """
     if unknown:
         raise unexpected(RMS_NORM.name, rms_norm_forward, unknown)
-    chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, None, axis, out, stream, needs_saved=True)
+    results: tuple[NDArray[Any], Saved] = fast_path.forward(
+        RMS_NORM, x, gamma, None, axis, eps, rounding, out, backend, threads, stream, True
+    )
+    if results is not NotImplemented:
+        return results
+    return fast_path.general_forward(
+        RMS_NORM, x, gamma, None, axis, eps, rounding, out, backend, threads, stream, True
+    )
 
 
 def rms_norm_backward(
@@ -161,4 +172,7 @@ def rms_norm_backward(
     >>> print(dx, dgamma)
     [[0. 0. 0.]] [ 0.75592895  3.02371578 12.09486314]
     """
-    return backward(RMS_NORM, dy, saved, out, backend, threads, stream)
+    gradients: Gradients = fast_path.backward(RMS_NORM, dy, saved, out, backend, threads, stream)
+    if gradients is not NotImplemented:
+        return gradients
+    return fast_path.general_backward(RMS_NORM, dy, saved, out, backend, threads, stream)

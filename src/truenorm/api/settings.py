@@ -55,6 +55,8 @@ def _key(name: str) -> Any:
 NO_VARIABLES = Variables(None, None, None)
 NAMES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
 _BACKEND, _ROUNDING, _THREADS = map(_key, NAMES)
+KEYS = (_BACKEND, _ROUNDING, _THREADS, _key("OMP_NUM_THREADS"))
+"""Keys of the variables that settings depend on, in the dictionary behind `os.environ`."""
 
 
 def check_arithmetic() -> None:

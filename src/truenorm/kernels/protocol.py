@@ -148,59 +148,6 @@ class ColumnGradients(NamedTuple):
     dbeta: Float64 | None
 
 
-class Core(Protocol):
-    """Whole calls on fast-path arrays: the functions of `kernels/native/module.c`.
-
-    They return False, or None, for other arrays and for results that need the driver. Then the
-    contents of the output arrays are undefined.
-    """
-
-    def forward(
-        self,
-        x: Any,
-        gamma: Any,
-        beta: Any,
-        y: Any,
-        saved: Float64,
-        eps: float,
-        mode: int,
-        threads: int,
-        /,
-    ) -> bool:
-        """Compute y and the saved statistics."""
-
-    def backward(
-        self,
-        dy: Any,
-        x: Any,
-        gamma: Any,
-        saved: Float64,
-        dx: Any,
-        dgamma: Any,
-        dbeta: Any,
-        eps: float,
-        mode: int,
-        threads: int,
-        /,
-    ) -> bool:
-        """Compute dx, dgamma and dbeta."""
-
-    def backward_partial(
-        self,
-        dy: Any,
-        x: Any,
-        gamma: Any,
-        saved: Float64,
-        dx: Any,
-        has_dbeta: bool,
-        eps: float,
-        mode: int,
-        threads: int,
-        /,
-    ) -> tuple[tuple[int, bytearray], tuple[int, bytearray]] | None:
-        """Compute dx, and dgamma and dbeta in fixed point: first place and limbs."""
-
-
 class Backend(Protocol):
     """The forward and backward pass of every call.
 
@@ -208,10 +155,6 @@ class Backend(Protocol):
     """
 
     name: str
-
-    @property
-    def core(self) -> Core | None:
-        """Compiled functions for whole calls, or None."""
 
     def forward(self, call: Call) -> Forward:
         """Return the forward pass of a call."""

@@ -33,7 +33,6 @@ class GpuBackend:
     """A device, with a backend on the host as its fallback."""
 
     name = "gpu"
-    core = None
 
     def __init__(self, runtime: Runtime, host: Backend) -> None:
         self._runtime, self._host = runtime, host

@@ -1,5 +1,6 @@
-"""Types of the extension module; `module.c` documents the functions."""
+"""Types of the extension module; `module.c` and `entry.c` document the functions."""
 
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,30 +13,47 @@ PLACES: int
 
 Array = NDArray[Any]
 
+def connect(
+    array_api: Any,
+    ndarray: type,
+    float32: Any,
+    float16: Any,
+    bfloat16: Any,
+    float64: Any,
+    saved: type,
+    gradients: type,
+    layer_norm: Any,
+    os: dict[str, Any],
+    keys: tuple[Any, ...],
+    settings_of: Callable[..., Any],
+    settings_of_backward: Callable[..., Any],
+    thread_count: Callable[..., int],
+    type_code: Callable[..., int | None],
+    /,
+) -> bool: ...
+
+# NotImplemented: the general path must compute the call, or raise its error.
 def forward(
+    norm: Any,
     x: Any,
     gamma: Any,
     beta: Any,
-    y: Any,
-    saved: Array,
-    eps: float,
-    mode: int,
-    threads: int,
+    axis: Any,
+    eps: Any,
+    rounding: Any,
+    out: Any,
+    backend: Any,
+    threads: Any,
+    stream: Any,
+    needs_saved: bool,
     /,
-) -> bool: ...
+) -> Any: ...  # y, or y and a Saved
 def backward(
-    dy: Any,
-    x: Any,
-    gamma: Any,
-    saved: Array,
-    dx: Any,
-    dgamma: Array | None,
-    dbeta: Array | None,
-    eps: float,
-    mode: int,
-    threads: int,
-    /,
-) -> bool: ...
+    norm: Any, dy: Any, saved: Any, out: Any, backend: Any, threads: Any, stream: Any, /
+) -> Any: ...  # Gradients
+def backward_partial(
+    norm: Any, dy: Any, saved: Any, out: Any, backend: Any, threads: Any, stream: Any, /
+) -> Any: ...  # dx, and dgamma and dbeta in fixed point: first place and limbs
 def forward_rows(
     x: Array,
     gamma: Array,
@@ -59,18 +77,6 @@ def backward_rows(
     mode: int,
     /,
 ) -> tuple[int, int, int]: ...
-def backward_partial(
-    dy: Any,
-    x: Any,
-    gamma: Any,
-    saved: Array,
-    dx: Any,
-    has_dbeta: bool,
-    eps: float,
-    mode: int,
-    threads: int,
-    /,
-) -> tuple[tuple[int, bytearray], tuple[int, bytearray]] | None: ...
 def add_terms(
     dy: Array,
     x: Array,

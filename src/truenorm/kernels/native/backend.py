@@ -1,7 +1,7 @@
 """The native backend: the C core, with the reference backend where the core does not apply.
 
 Fast-path arrays go straight to the core (`api.fast_path`). `blocks` serves the driver for all
-others; it is imported on demand, since most programs never need it.
+other arrays; it is imported on demand, since most programs never need it.
 """
 
 import os
@@ -33,7 +33,6 @@ class NativeBackend:
     """
 
     name = "native"
-    core = _core
 
     def __init__(self, reference: Callable[[], "Backend"]) -> None:
         self._reference = reference

@@ -29,10 +29,10 @@ BLOCK = 2**18
 
 
 def _mode(call: Call) -> int:
-    """Return the mode of the core: its flags, and one format for rows and parameters."""
+    """Return the mode of the core: its flags and the format of the rows."""
     centred = _core.CENTRED if call.norm.centred else 0
     fast = _core.FAST if call.arithmetic in ("fast32", "fast64") else 0
-    return centred | fast | TYPE_CODES[call.x_format.name] * 0x1110
+    return centred | fast | TYPE_CODES[call.x_format.name] << _core.ROWS_AT
 
 
 class _Sweep:

@@ -1,25 +1,21 @@
-/* The extension module: check buffers, release the interpreter's lock, run calls.
+/* The extension module: its functions on blocks of rows, for the driver, and on partials.
 
-   `forward` and `backward` return False for arrays that are not C-contiguous, native, aligned
-   and of matching shapes, for results that overlap other arrays, and for results that need the
-   driver: non-finite numbers, and elements that tier 2 leaves undecided. The functions on blocks
-   of rows, which the driver calls, raise instead. */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+   They check buffers, release the interpreter's lock, and raise for arrays that are not
+   C-contiguous, native, aligned and of matching shapes, and for results that overlap other arrays.
+   Whole calls are in `entry.c`. */
+#include "module.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rounding.h"
 
-/* Bits of `mode`: two flags, and the types of rows, gamma and beta. */
-enum { CENTRED = 1, FAST = 2, ROWS_AT = 4, GAMMA_AT = 8, BETA_AT = 12 };
-/* Elements of a call that keeps the lock: releasing it would cost as much as the call. */
-enum { LOCK_KEPT_BELOW = 1 << 13 };
+/* Bits of `mode`: two flags, and the type of rows. */
+enum { CENTRED = 1, FAST = 2, ROWS_AT = 4 };
 enum { MOST_BUFFERS = 8 };
 
-static double bound_scale = 1.0;
+double bound_scale = 1.0;
 
 /* Buffers of one call, released together. */
 typedef struct {
@@ -70,11 +66,11 @@ static Py_buffer *typed_view(buffers_t *buffers, PyObject *object, int type, boo
     return view_of(buffers, object, formats[type], writable);
 }
 
-/* The last arguments of most functions, and the types that `mode` names. */
+/* The last arguments of most functions, and the type of rows that `mode` names. */
 typedef struct {
     double eps;
-    long mode, threads;
-    int rows, gamma, beta;
+    long mode;
+    int rows;
 } settings_t;
 
 static bool has_shape(const Py_buffer *view, const Py_buffer *like)
@@ -104,9 +100,7 @@ static bool is_apart(const Py_buffer *result, const buffers_t *buffers)
     return true;
 }
 
-static void *memory(const Py_buffer *view) { return view == NULL ? NULL : view->buf; }
-
-static bool is_supported_eps(double eps)
+bool is_supported_eps(double eps)
 {
     return eps == 0 || (eps >= 0x1p-200 && eps <= 0x1p200);
 }
@@ -115,7 +109,6 @@ static bool is_supported_eps(double eps)
 static bool init_call(call_t *call, const Py_buffer *x, const Py_buffer *out,
                       const Py_buffer *saved, const settings_t *settings)
 {
-    long threads = settings->threads;
     if (x == NULL || out == NULL || saved == NULL || x->ndim < 1 || x->len == 0 ||
         !has_shape(out, x) || !is_supported_eps(settings->eps))
         return false;
@@ -130,7 +123,7 @@ static bool init_call(call_t *call, const Py_buffer *x, const Py_buffer *out,
     call->bound_scale = bound_scale;
     call->centred = settings->mode & CENTRED;
     call->fast = settings->mode & FAST;
-    call->threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (int)threads;
+    call->threads = 1;
     return saved->len == call->rows * (call->centred ? 3 : 1) * (int64_t)sizeof(double);
 }
 
@@ -139,63 +132,7 @@ static bool has_room(const Py_buffer *view, int64_t bytes)
     return view != NULL && view->len == bytes;
 }
 
-/* Run a call without the interpreter's lock, unless it is small. */
-static end_t run(end_t (*runner)(call_t *), call_t *call)
-{
-    if (call->rows * call->size < LOCK_KEPT_BELOW)
-        return runner(call);
-    end_t end;
-    Py_BEGIN_ALLOW_THREADS
-    end = runner(call);
-    Py_END_ALLOW_THREADS
-    return end;
-}
-
-/* Return the memory of a parameter, or of a float32 copy, which is stored in `copied`. NULL if
-   there is no parameter, or with an error set if there is no memory. */
-static const void *parameter(const Py_buffer *view, int type, void **copied)
-{
-    if (view == NULL || type == FLOAT32 || type == FLOAT64)
-        return memory(view);
-    const uint16_t *from = view->buf;
-    Py_ssize_t size = view->shape[0];
-    float *to = *copied = PyMem_Malloc((size_t)size * sizeof(float));
-    if (to == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t j = 0; j < size; j++)
-        to[j] = type == FLOAT16 ? float_of_float16(from[j]) : float_of_bfloat16(from[j]);
-    return to;
-}
-
-/* Allocate ones, the default of gamma. Return NULL with an error set if there is no memory. */
-static void *ones(int64_t size, int type)
-{
-    void *values = PyMem_Malloc((size_t)size * (type == FLOAT64 ? sizeof(double) : sizeof(float)));
-    if (values == NULL)
-        PyErr_NoMemory();
-    for (int64_t j = 0; values != NULL && j < size; j++)
-        if (type == FLOAT64)
-            ((double *)values)[j] = 1;
-        else
-            ((float *)values)[j] = 1;
-    return values;
-}
-
-/* Run a call with room for the row status. */
-static PyObject *run_with_status(end_t (*runner)(call_t *), call_t *call)
-{
-    uint8_t few[256], *many = NULL;
-    if (call->rows > (int64_t)sizeof few && (many = PyMem_Malloc((size_t)call->rows)) == NULL)
-        return PyErr_NoMemory();
-    call->status = many ? many : few;
-    end_t end = run(runner, call);
-    PyMem_Free(many);
-    return end == NO_MEMORY ? PyErr_NoMemory() : PyBool_FromLong(end == DONE);
-}
-
-static bool has_arguments(Py_ssize_t count, Py_ssize_t expected)
+bool has_arguments(Py_ssize_t count, Py_ssize_t expected)
 {
     if (count != expected)
         PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", expected, count);
@@ -209,106 +146,29 @@ static bool read_integer(PyObject *argument, long *value)
     return !(*value == -1 && PyErr_Occurred());
 }
 
-/* Store a mode. Return False with an error set if the core does not support one of its types. */
+/* Store a mode. Return False with an error set if the core does not support its type. */
 static bool set_mode(settings_t *settings, long mode)
 {
     settings->mode = mode;
     settings->rows = mode >> ROWS_AT & 15;
-    settings->gamma = mode >> GAMMA_AT & 15;
-    settings->beta = mode >> BETA_AT & 15;
-    bool exist = settings->rows < TYPES && settings->gamma < TYPES && settings->beta < TYPES;
-    bool is_wide = settings->rows == FLOAT64;
-    if (exist && is_wide == (settings->gamma == FLOAT64) && is_wide == (settings->beta == FLOAT64))
+    if (settings->rows < TYPES)
         return true;
-    PyErr_Format(PyExc_ValueError, "mode %ld names types that the core does not support", mode);
+    PyErr_Format(PyExc_ValueError, "mode %ld names a type that the core does not support", mode);
     return false;
 }
 
-/* Check the number of arguments and read the last of them: eps, mode and, with `has_threads`,
-   threads. Return False with an error set. */
+/* Check the number of arguments and read the last of them: eps and mode. Return False with an
+   error set. */
 static bool read_settings(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t expected,
-                          bool has_threads, settings_t *settings)
+                          settings_t *settings)
 {
     if (!has_arguments(count, expected))
         return false;
-    PyObject *const *last = arguments + count - (has_threads ? 3 : 2);
+    PyObject *const *last = arguments + count - 2;
     long mode;
-    settings->threads = 1;
     settings->eps = PyFloat_AsDouble(last[0]);
     return !(settings->eps == -1 && PyErr_Occurred()) && read_integer(last[1], &mode) &&
-           (!has_threads || read_integer(last[2], &settings->threads)) &&
            set_mode(settings, mode);
-}
-
-/* forward(x, gamma, beta, y, saved, eps, mode, threads) -> bool */
-static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    (void)module;
-    buffers_t buffers = {.count = 0};
-    call_t call;
-    settings_t settings;
-    if (!read_settings(arguments, count, 8, true, &settings))
-        return NULL;
-    Py_buffer *x = typed_view(&buffers, arguments[0], settings.rows, false);
-    Py_buffer *gamma = typed_view(&buffers, arguments[1], settings.gamma, false);
-    Py_buffer *beta = typed_view(&buffers, arguments[2], settings.beta, false);
-    Py_buffer *y = typed_view(&buffers, arguments[3], settings.rows, true);
-    Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
-    PyObject *result = Py_False;
-    if (!buffers.failed && arithmetic_is_ieee() &&
-        init_call(&call, x, y, saved, &settings) && is_vector(gamma, call.size) &&
-        is_vector(beta, call.size) && is_apart(y, &buffers) && is_apart(saved, &buffers)) {
-        void *copies[2] = {NULL, NULL};
-        call.gamma = parameter(gamma, settings.gamma, &copies[0]);
-        call.beta = parameter(beta, settings.beta, &copies[1]);
-        result = PyErr_Occurred() ? NULL : run_with_status(run_forward, &call);
-        PyMem_Free(copies[0]);
-        PyMem_Free(copies[1]);
-    } else {
-        Py_INCREF(result);
-    }
-    release(&buffers);
-    return result;
-}
-
-/* backward(dy, x, gamma, saved, dx, dgamma, dbeta, eps, mode, threads) -> bool */
-static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    (void)module;
-    buffers_t buffers = {.count = 0};
-    call_t call;
-    settings_t settings;
-    if (!read_settings(arguments, count, 10, true, &settings))
-        return NULL;
-    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
-    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
-    Py_buffer *gamma = typed_view(&buffers, arguments[2], settings.gamma, false);
-    Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = typed_view(&buffers, arguments[4], settings.rows, true);
-    Py_buffer *dgamma = typed_view(&buffers, arguments[5], settings.gamma, true);
-    Py_buffer *dbeta = typed_view(&buffers, arguments[6], settings.beta, true);
-    PyObject *result = Py_False;
-    void *copy = NULL;
-    if (!buffers.failed && arithmetic_is_ieee() &&
-        init_call(&call, x, dx, saved, &settings) && has_shape(dy, x) &&
-        is_vector(gamma, call.size) && is_vector(dgamma, call.size) &&
-        is_vector(dbeta, call.size) && is_apart(dx, &buffers) && is_apart(dgamma, &buffers) &&
-        is_apart(dbeta, &buffers)) {
-        call.dy = dy->buf;
-        call.gamma = parameter(gamma, settings.gamma, &copy);
-        call.dgamma = memory(dgamma);
-        call.dbeta = memory(dbeta);
-        call.dgamma_type = settings.gamma;
-        call.dbeta_type = settings.beta;
-        if (call.fast && gamma == NULL)
-            call.gamma = copy = ones(call.size, call.type);
-        result = PyErr_Occurred() ? NULL : run_with_status(run_backward, &call);
-        PyMem_Free(copy);
-    } else {
-        Py_INCREF(result);
-    }
-    release(&buffers);
-    return result;
 }
 
 /* ---- partials ---- */
@@ -320,57 +180,11 @@ static Py_buffer *view_of_integers(buffers_t *buffers, PyObject *object, bool wr
 }
 
 /* Return a tuple of the first place of a number and its limbs. */
-static PyObject *tuple_of_fixed_point(fixed_point_t number, int64_t columns)
+PyObject *tuple_of_fixed_point(fixed_point_t number, int64_t columns)
 {
     int64_t bytes = number.places * columns * (int64_t)sizeof(int64_t);
     PyObject *limbs = PyByteArray_FromStringAndSize((const char *)number.limbs, bytes);
     return limbs == NULL ? NULL : Py_BuildValue("LN", (long long)number.first, limbs);
-}
-
-/* backward_partial(dy, x, gamma, saved, dx, has_dbeta, eps, mode, threads)
-   -> the limbs of dgamma and dbeta, or None if the driver is needed, as in `backward` */
-static PyObject *backward_partial(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    (void)module;
-    buffers_t buffers = {.count = 0};
-    call_t call;
-    settings_t settings;
-    if (!read_settings(arguments, count, 9, true, &settings))
-        return NULL;
-    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
-    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
-    Py_buffer *gamma = typed_view(&buffers, arguments[2], settings.gamma, false);
-    Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = typed_view(&buffers, arguments[4], settings.rows, true);
-    PyObject *result = Py_None;
-    if (!buffers.failed && arithmetic_is_ieee() && !(settings.mode & FAST) &&
-        settings.rows != FLOAT64 &&
-        init_call(&call, x, dx, saved, &settings) && has_shape(dy, x) &&
-        is_vector(gamma, call.size) && is_apart(dx, &buffers)) {
-        partial_t partial = {.has_dbeta = arguments[5] == Py_True};
-        call.dy = dy->buf;
-        call.partial = &partial;
-        void *copy = NULL;
-        call.gamma = parameter(gamma, settings.gamma, &copy);
-        result = PyErr_Occurred() ? NULL : run_with_status(run_partial, &call);
-        PyMem_Free(copy);
-        if (result == Py_True) {
-            PyObject *dgamma = tuple_of_fixed_point(partial.dgamma, call.size + 1);
-            PyObject *dbeta = tuple_of_fixed_point(partial.dbeta, call.size);
-            Py_DECREF(result);
-            result = dgamma && dbeta ? PyTuple_Pack(2, dgamma, dbeta) : NULL;
-            Py_XDECREF(dgamma);
-            Py_XDECREF(dbeta);
-        } else if (result == Py_False) {
-            Py_DECREF(result);
-            result = Py_NewRef(Py_None);
-        }
-        free(partial.memory);
-    } else {
-        Py_INCREF(result);
-    }
-    release(&buffers);
-    return result;
 }
 
 /* Add two numbers, whose limbs are in `views`, into limbs from `first` on. */
@@ -483,7 +297,7 @@ static PyObject *forward_rows(PyObject *module, PyObject *const *arguments, Py_s
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
     settings_t settings;
-    if (!read_settings(arguments, count, 8, false, &settings))
+    if (!read_settings(arguments, count, 8, &settings))
         return NULL;
     Py_buffer *x = typed_view(&buffers, arguments[0], settings.rows, false);
     int of_parameters = settings.rows == FLOAT64 ? FLOAT64 : FLOAT32;
@@ -514,7 +328,7 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
     settings_t settings;
-    if (!read_settings(arguments, count, 9, false, &settings))
+    if (!read_settings(arguments, count, 9, &settings))
         return NULL;
     Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
     Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
@@ -565,7 +379,7 @@ static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssiz
     buffers_t buffers = {.count = 0};
     rows_of_terms_t rows;
     settings_t settings;
-    if (!read_settings(arguments, count, 7, false, &settings))
+    if (!read_settings(arguments, count, 7, &settings))
         return NULL;
     Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
     Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
@@ -607,7 +421,7 @@ static PyObject *statistics(PyObject *module, PyObject *const *arguments, Py_ssi
     (void)module;
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
-    settings_t settings = {.threads = 1};
+    settings_t settings = {.eps = 0};
     long mode;
     if (!has_arguments(count, 3) || !read_integer(arguments[2], &mode) ||
         !set_mode(&settings, mode))
@@ -694,15 +508,15 @@ static PyObject *scale_bounds(PyObject *module, PyObject *factor)
 #define FASTCALL(name, function, text) \
     {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, text}
 static PyMethodDef methods[] = {
-    FASTCALL("forward", forward, "forward(x, gamma, beta, y, saved, eps, mode, threads) -> bool"),
-    FASTCALL("backward", backward,
-             "backward(dy, x, gamma, saved, dx, dgamma, dbeta, eps, mode, threads) -> bool"),
+    FASTCALL("connect", entry_connect, "connect(array_api, ndarray, ...) -> bool"),
+    FASTCALL("forward", entry_forward, "forward(norm, x, gamma, beta, axis, ...) -> y, or tuple"),
+    FASTCALL("backward", entry_backward, "backward(norm, dy, saved, out, ...) -> Gradients"),
+    FASTCALL("backward_partial", entry_backward_partial,
+             "backward_partial(norm, dy, saved, out, ...) -> tuple"),
     FASTCALL("forward_rows", forward_rows,
              "forward_rows(x, gamma, beta, y, saved, status, eps, mode) -> int"),
     FASTCALL("backward_rows", backward_rows,
              "backward_rows(dy, x, gamma, saved, dx, sums, status, eps, mode) -> tuple"),
-    FASTCALL("backward_partial", backward_partial,
-             "backward_partial(dy, x, gamma, saved, dx, has_dbeta, eps, mode, threads) -> tuple"),
     FASTCALL("add_terms", add_terms,
              "add_terms(dy, x, status, undecided, limbs, eps, mode) -> int"),
     FASTCALL("add_numbers", add_numbers, "add_numbers(first, limbs, first, limbs) -> tuple"),
@@ -724,8 +538,15 @@ static int execute(PyObject *module)
            PyModule_AddIntConstant(module, "PLACES", PLACES);
 }
 
+static void free_state(void *module) { clear_state(module); }
+
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
 static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_core", "The C core of truenorm.", 0, methods, slots, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_core", "The C core of truenorm.", 0, methods, slots, traverse_state,
+    clear_state, free_state};
 
-PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }
+PyMODINIT_FUNC PyInit__core(void)
+{
+    definition.m_size = size_of_state;
+    return PyModuleDef_Init(&definition);
+}

@@ -40,7 +40,6 @@ class ReferenceBackend:
     """NumPy and Python integers: always available, written to be read."""
 
     name = "reference"
-    core = None
 
     def forward(self, call: Call) -> Forward:
         """Return the forward pass of a call."""
