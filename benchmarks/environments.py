@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,7 +119,9 @@ def all_cpu_seconds() -> float:
 class PeerProcess:
     """A process of `benchmarks.peers_worker` that stays alive between requests."""
 
-    def __init__(self, peer: Peer, python: Path, threads: int) -> None:
+    def __init__(
+        self, peer: Peer, python: Path, threads: int, variables: Mapping[str, str] = {}
+    ) -> None:
         self.peer = peer
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.peers_worker", peer.name, str(threads)],
@@ -127,7 +129,7 @@ class PeerProcess:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=os.environ | VARIABLES | thread_variables(threads),
+            env=os.environ | VARIABLES | thread_variables(threads) | dict(variables),
         )
 
     def ask(self, do: str, **request: Any) -> Any:

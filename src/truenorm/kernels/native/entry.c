@@ -156,14 +156,17 @@ static bool is_text(PyObject *object, const char *text)
     return PyUnicode_CheckExact(object) && PyUnicode_CompareWithASCIIString(object, text) == 0;
 }
 
-/* True if one of these variables may be set: then Python reads it. */
+/* True if one of these variables may be set, and is not empty: then Python reads it. */
 static bool may_be_set(const state_t *state, int from, int to)
 {
     PyObject *environ = PyDict_GetItemWithError(state->objects[OS], state->objects[ENVIRON]);
     PyObject *data = environ ? PyObject_GetAttr(environ, state->objects[DATA]) : NULL;
     bool is_set = data == NULL || !PyDict_CheckExact(data);
-    for (int k = from; k < to && !is_set; k++)
-        is_set = PyDict_Contains(data, PyTuple_GetItem(state->objects[VARIABLES], k)) != 0;
+    for (int k = from; k < to && !is_set; k++) {
+        PyObject *key = PyTuple_GetItem(state->objects[VARIABLES], k);
+        PyObject *value = PyDict_GetItemWithError(data, key);
+        is_set = value != NULL && PyObject_Size(value) != 0;
+    }
     Py_XDECREF(data);
     PyErr_Clear();
     return is_set;
@@ -582,8 +585,8 @@ static PyObject *forward(state_t *state, PyObject *const *a, const settings_t *s
         return y;
     if (end == DONE) {
         PyObject *beta_dtype = beta->memory ? state->objects[DTYPES + beta->type] : Py_None;
-        PyObject *fields[FIELDS] = {Py_NewRef(a[X]),        Py_NewRef(a[GAMMA]),
-                                    Py_NewRef(beta_dtype),  Py_BuildValue("(i)", last),
+        PyObject *fields[FIELDS] = {Py_NewRef(a[X]),       Py_NewRef(a[GAMMA]),
+                                    Py_NewRef(beta_dtype), Py_BuildValue("(i)", last),
                                     Py_NewRef(settings->object), statistics};
         PyObject *saved = new_saved(state, fields);
         results = saved ? PyTuple_Pack(2, y, saved) : NULL;
