@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = {
     "D": "learn/derivation.md",
-    **dict.fromkeys("CEFPR", "inside/error-analysis.md"),
+    **dict.fromkeys("CEFPRT", "inside/error-analysis.md"),
     "L": "inside/partials.md",
 }
 """Where the equations of each letter are."""
@@ -22,7 +22,7 @@ def numbered_equations(letter: str) -> list[str]:
 
 
 def citations(text: str) -> set[str]:
-    return set(re.findall(r"\(([CDEFLPR]\d+)\)", text))
+    return set(re.findall(r"\(([CDEFLPRT]\d+)\)", text))
 
 
 def citing_files() -> Iterator[Path]:
@@ -59,7 +59,7 @@ def test_every_bound_is_cited_where_it_is_computed() -> None:
     source = ROOT / "src" / "truenorm" / "kernels"
     files = (path for path in source.rglob("*") if path.suffix in SUFFIXES)
     cited = {each for path in files for each in citations(path.read_text(encoding="utf-8"))}
-    bounds = {equation for letter in "EPFR" for equation in numbered_equations(letter)}
+    bounds = {equation for letter in "EPFRT" for equation in numbered_equations(letter)}
     assert bounds <= cited
 
 

@@ -38,9 +38,8 @@ static int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const r
     for (int64_t k = 0; k < n; k++) {
         int64_t i = start + k;
         uint8_t *status = call->status + i;
-        const element_t *dy = elements_at(call->dy, i * call->size);
         if (*status == OK || *status == UNDECIDED) {
-            if (is_constant(call, dy)) {
+            if (rows[k].is_constant) {
                 memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
                 *status = OK;
             } else if (call->centred && call->size == 2) {
@@ -56,10 +55,28 @@ static int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const r
 
 /* `compute_rows` for either norm, not inlined: it takes long to compile. */
 static __attribute__((noinline)) bool compute_rows_of(const call_t *call, int64_t start, int64_t n,
-                                                   row_t *rows, extent_t *extent, double *gamma)
+                                                   row_t *rows, double *gamma)
 {
-    return call->centred ? compute_rows(call, start, n, true, rows, extent, gamma)
-                         : compute_rows(call, start, n, false, rows, extent, gamma);
+    return call->centred ? compute_rows(call, start, n, true, rows, gamma)
+                         : compute_rows(call, start, n, false, rows, gamma);
+}
+
+/* Take one or two finite rows from `*k` on; return how many there are. */
+INLINE int take_rows(const call_t *call, int64_t start, int64_t n, int64_t offset,
+                     const row_t *rows, int64_t *k, int64_t taken[2], rows_t *r)
+{
+    int count = 0;
+    for (; count < 2 && *k < n; ++*k) {
+        int64_t at = (start + *k) * call->size + offset;
+        if (call->status[start + *k] == NOT_FINITE)
+            continue;
+        taken[count] = start + *k;
+        r->x[count] = elements_at(call->x, at);
+        r->dy[count] = elements_at(call->dy, at);
+        r->dx[count] = results_at(call, at);
+        r->row[count++] = &rows[*k];
+    }
+    return count;
 }
 
 INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool with_dgamma,
@@ -67,43 +84,47 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
 {
     int64_t size = call->size;
     outcome_t outcome = {0, false, NOTHING};
-    double gamma[BLOCK_ROOM];
-    if (size <= COLUMNS && !widen_gamma(call, 0, size, gamma)) {
+    double gamma[ROOM_FOR_GAMMA] __attribute__((aligned(64)));
+    if (!keep_gamma(call, gamma)) {
         outcome.not_finite = true;
         return outcome;
     }
     for (int64_t start = from; start < to; start += GROUP) {
         int64_t n = smaller(to - start, GROUP);
         row_t rows[GROUP];
-        extent_t extent;
-        if (!compute_rows_of(call, start, n, rows, &extent, gamma)) {
+        if (!compute_rows_of(call, start, n, rows, gamma)) {
             outcome.not_finite = true;
             return outcome;
         }
-        bool exact = is_exact_group(extent);
-        outcome.extent = wider(outcome.extent, extent);
         for (int64_t offset = 0; offset < size; offset += COLUMNS) {
-            int64_t columns = smaller(size - offset, COLUMNS);
+            int64_t columns = smaller(size - offset, COLUMNS), k = 0, taken[2];
             block_sums_t block_sums;
-            if (size > COLUMNS)
-                widen_gamma(call, offset, columns, gamma);
-            clear(&block_sums, columns);
-            for (int64_t k = 0; k < n; k++) {
-                int64_t at = (start + k) * size + offset;
-                uint8_t *status = call->status + start + k;
-                if (*status != NOT_FINITE &&
-                    write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &rows[k],
-                             results_at(call, at), with_dgamma, &block_sums, columns) &&
-                    *status == OK)
-                    *status = UNDECIDED;
+            extents_t extents = {{0}, {0}};
+            rows_t r;
+            const double *scale = gamma_of(call, offset, columns, gamma);
+            bool is_first = true;
+            for (int count; (count = take_rows(call, start, n, offset, rows, &k, taken, &r)) > 0;) {
+                unsigned undecided =
+                    count == 2 ? write_dx(&r, scale, 2, with_dgamma, is_first, &block_sums, columns,
+                                          &extents)
+                               : write_dx(&r, scale, 1, with_dgamma, is_first, &block_sums, columns,
+                                          &extents);
+                for (int i = 0; i < count; i++)
+                    if ((undecided >> i & 1) && call->status[taken[i]] == OK)
+                        call->status[taken[i]] = UNDECIDED;
+                is_first = false;
             }
+            if (is_first)
+                continue;
+            extent_t extent = extent_of(&extents);
+            bool exact = is_exact_group(extent);
+            outcome.extent = wider(outcome.extent, extent);
             add_block_sums(&block_sums, sums, size, offset, columns, exact, with_dgamma);
-        }
-        if (!exact)
-            for (int64_t i = start; i < start + n; i++)
-                for (int64_t j = 0; j < size && call->status[i] != NOT_FINITE; j++)
+            for (int64_t i = start; i < start + n && !exact; i++)
+                for (int64_t j = offset; j < offset + columns && call->status[i] != NOT_FINITE; j++)
                     add_to_sum(sums + DBETA_HIGH * size + j, sums + DBETA_LOW * size + j,
-                                to_float(*elements_at(call->dy, i * size + j)));
+                               to_float(*elements_at(call->dy, i * size + j)));
+        }
         outcome.not_ok += finish_rows(call, start, n, rows);
     }
     return outcome;

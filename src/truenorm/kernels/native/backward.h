@@ -9,10 +9,13 @@ enum { FAST_SUMS = 2 }; /* float64 numbers a column in the sums of fast mode: dg
 
 /* ---- tier 1 ---- */
 
-/* The numbers that dx of a row is computed from. The last five are the coefficients of (E10) and
-   (E12). */
+/* The numbers that dx of a row is computed from, and the coefficients of (E10) and (T4). With
+   d = x - near, xhat is d*r - shift, and dx is g*r + (level - d*slope), of which `reach` bounds the
+   error (T3). */
 typedef struct {
     double near, low, r, a, q, common, bound_g, bound_c, bound_dy, bound_term;
+    double shift, slope, level, reach;
+    bool is_constant; /* g is: dx is zero */
 } row_t;
 
 INLINE double saved_variance(const call_t *call, int64_t i)
@@ -34,9 +37,10 @@ INLINE void derive_rows(const call_t *call, int64_t start, int64_t n, double mea
                         bool centred, row_t *rows, bool *changed)
 {
     double h = depth_of_sum(call->size), slack = SLACK * call->bound_scale;
+    double largest = sqrt((double)call->size);
     double low[GROUP], v[GROUP], excess[GROUP];
     struct {
-        double r[GROUP], a[GROUP], q[GROUP];
+        double r[GROUP], a[GROUP], q[GROUP], level[GROUP], reach[GROUP];
         double common[GROUP], bound_g[GROUP], bound_c[GROUP], bound_dy[GROUP], bound_term[GROUP];
     } results;
     for (int64_t k = 0; k < GROUP; k++) {
@@ -48,30 +52,46 @@ INLINE void derive_rows(const call_t *call, int64_t start, int64_t n, double mea
         double err_mean = error_of_mean(low[k], v[k], h), err_w = error_of_w(low[k], v[k], w, h);
         double err_r = error_of_r(err_w), centring = err_mean + U * s, rms = sqrt(means[OF_GG][k]);
         double a = means[OF_G][k], err_a = (h + 1) * U * rms; /* (E8) */
-        excess[k] = fabs(means[OF_C][k]) - (err_mean + (h + 4) * U * s + TINY);
+        excess[k] = fabs(means[OF_C][k] - low[k]) - (err_mean + (h + 4) * U * s + TINY);
         if (!centred) { /* (R1), (R2). a = -0: g - a is +0 where g is -0 */
             a = -0.0;
             excess[k] = fabs(means[OF_C][k] - v[k]) - 2 * (h + 6) * U * v[k];
             err_a = err_mean = centring = 0;
         }
-        double q = means[OF_GC][k] / w;
-        double err_p = (h + 4) * U * rms * s + err_mean * fabs(a);
-        double err_q = err_p / w + fabs(q) * (err_w + U); /* (E9) */
+        double q = (means[OF_GC][k] - low[k] * a) / w;
+        double err_p = ((h + 4) * s + (h + 2) * fabs(low[k])) * U * rms + err_mean * fabs(a);
+        double err_q = err_p / w + fabs(q) * (err_w + U); /* (T2) */
         results.r[k] = r;
         results.a[k] = a;
         results.q[k] = q;
+        double most_g = largest * rms, most_c = largest * sqrt(v[k]);
+        results.level[k] = r * (q * low[k] - a);
+        results.reach[k] = slack * r * /* (T3) */
+                           (err_a + 4 * U * rms + fabs(q) * (err_mean + 6 * U * s) +
+                            most_g * (err_r + 3 * U) + most_c * (err_q + fabs(q) * (err_r + 6 * U)));
         results.common[k] = slack * r * (err_a + fabs(q) * centring); /* (E10) */
         results.bound_g[k] = slack * r * (err_r + 4 * U);
         results.bound_c[k] = slack * r * (err_q + fabs(q) * (err_r + 6 * U));
-        results.bound_dy[k] = slack * r * centring; /* (E12); a block is a group of rows */
+        results.bound_dy[k] = slack * r * (centring + 2 * U * s); /* (T4) */
         results.bound_term[k] = slack * (err_r + (GROUP + 6) * U);
     }
     for (int64_t k = 0; k < n; k++) {
         changed[k] = !(excess[k] <= 0);
-        rows[k] = (row_t){saved_near(call, start + k), low[k],         results.r[k],
-                          results.a[k],                  results.q[k],     results.common[k],
-                          results.bound_g[k],               results.bound_c[k],  results.bound_dy[k],
-                          results.bound_term[k]};
+        double r = results.r[k];
+        rows[k] = (row_t){.near = saved_near(call, start + k),
+                          .low = low[k],
+                          .r = r,
+                          .a = results.a[k],
+                          .q = results.q[k],
+                          .common = results.common[k],
+                          .bound_g = results.bound_g[k],
+                          .bound_c = results.bound_c[k],
+                          .bound_dy = results.bound_dy[k],
+                          .bound_term = results.bound_term[k],
+                          .shift = low[k] * r,
+                          .slope = results.q[k] * r,
+                          .level = results.level[k],
+                          .reach = results.reach[k]};
     }
 }
 
@@ -95,55 +115,155 @@ typedef struct {
     double dgamma[BLOCK_ROOM], bound[BLOCK_ROOM], dbeta[BLOCK_ROOM];
 } block_sums_t;
 
-/* Clear n columns, and those that fill the last vector. */
-INLINE void clear(block_sums_t *block_sums, int64_t n)
+/* The smallest and largest magnitudes of dy, as `extent_t`; the maximum of ~m is the minimum of
+   m. */
+typedef struct {
+    bits largest, inverted;
+} extents_t;
+
+INLINE void note_magnitudes(extents_t *extents, bits m)
 {
-    size_t bytes = (size_t)(n + L) * sizeof(double);
-    memset(block_sums->dgamma, 0, bytes);
-    memset(block_sums->bound, 0, bytes);
-    memset(block_sums->dbeta, 0, bytes);
+    extents->largest = max_bits(extents->largest, m);
+    extents->inverted = max_bits(extents->inverted, ~(m - 1u));
+}
+INLINE extent_t extent_of(const extents_t *extents)
+{
+    return (extent_t){~largest_of(extents->inverted), largest_of(extents->largest)};
 }
 
-INLINE differ_t write_vector(doubles x, doubles dy, doubles gamma, const row_t *row, rounded_t *dx,
-                             bool with_dgamma, double *dgamma, double *bound, double *dbeta)
+/* Some columns of one or two rows. */
+typedef struct {
+    const element_t *x[2], *dy[2];
+    element_t *dx[2];
+    const row_t *row[2];
+} rows_t;
+
+/* Tier 1 by the cell test and (T3): write dx of columns, a multiple of 2*L, and add to the block
+   sums, or start them. Return a bit for each row with an undecided element. Loads come before
+   stores as in `write_cells`. */
+INLINE unsigned write_dx_cells(const rows_t *r, const double *restrict gamma,
+                               block_sums_t *restrict sums, int64_t from, int64_t to,
+                               const int rows, bool is_far, bool with_dgamma, bool is_first,
+                               extents_t *extents)
 {
-    gradient_t gradient = gradient_of(x, dy, gamma, row);
-    differ_t differ = round_bracket(gradient.z, gradient.bound, 1, dx);
-    if (with_dgamma) {
-        doubles xhat = gradient.c * row->r; /* (E12) */
-        doubles error = multiply_add(absolute(xhat), all(row->bound_term), all(row->bound_dy));
-        STORE(dgamma, multiply_add(dy, xhat, LOAD(doubles, dgamma)));
-        STORE(bound, multiply_add(absolute(dy), error, LOAD(doubles, bound)));
+    cells_t cells[2] = {{0}, {0}};
+    extents_t seen = *extents;
+    for (int64_t start = from; start < to; start += 2 * L) {
+#pragma GCC unroll 2
+        for (int64_t j = start; j < start + 2 * L; j += L) {
+            doubles scale = LOAD(doubles, gamma + j), z[2], d[2], dy[2];
+            doubles dgamma = is_first ? all(0) : LOAD(doubles, sums->dgamma + j);
+            doubles bound = is_first ? all(0) : LOAD(doubles, sums->bound + j);
+            doubles dbeta = is_first ? all(0) : LOAD(doubles, sums->dbeta + j);
+#pragma GCC unroll 2
+            for (int i = 0; i < rows; i++) {
+                d[i] = wide(r->x[i] + j);
+                dy[i] = wide(r->dy[i] + j);
+            }
+#pragma GCC unroll 2
+            for (int i = 0; i < rows; i++) {
+                const row_t *row = r->row[i];
+                if (is_far)
+                    d[i] -= row->near;
+                doubles rest = subtract_product(all(row->level), d[i], all(row->slope));
+                z[i] = multiply_add(dy[i] * scale, all(row->r), rest);
+                cells[i] = compare_cells(cells[i], z[i], all(row->reach), all(1));
+                dbeta += dy[i];
+                if (!with_dgamma)
+                    continue;
+                doubles xhat = multiply_add(d[i], all(row->r), all(-row->shift));
+                doubles error = multiply_add(absolute(xhat), all(row->bound_term),
+                                             all(row->bound_dy)); /* (T4) */
+                dgamma = multiply_add(dy[i], xhat, dgamma);
+                bound = multiply_add(absolute(dy[i]), error, bound);
+            }
+#pragma GCC unroll 2
+            for (int i = 0; i < rows; i++)
+                STORE(r->dx[i] + j, rounded(z[i]));
+            STORE(sums->dbeta + j, dbeta);
+            if (with_dgamma) {
+                STORE(sums->dgamma + j, dgamma);
+                STORE(sums->bound + j, bound);
+            }
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < rows; i++)
+            note_magnitudes(&seen, (bits)load_floats(r->dy[i] + start) & 0x7FFFFFFFu);
     }
-    STORE(dbeta, LOAD(doubles, dbeta) + dy);
-    return differ;
+    *extents = seen;
+    return (unsigned)any_cell(cells[0]) | (rows == 2 ? (unsigned)any_cell(cells[1]) << 1 : 0);
 }
 
-/* Write dx of n <= COLUMNS elements and add to the block sums. Return True if one is undecided. */
-INLINE bool write_dx(const element_t *restrict x, const element_t *restrict dy,
-                     const double *restrict gamma, const row_t *row, element_t *restrict dx,
-                     bool with_dgamma, block_sums_t *restrict block_sums, int64_t n)
+/* Tier 1 by (E10): write dx of n columns of a row. Return True if an element is undecided. */
+static __attribute__((noinline)) bool write_dx_again(const element_t *x, const element_t *dy,
+                                                     const double *gamma, const row_t *row,
+                                                     element_t *dx, int64_t n)
 {
     differ_t differ = {0};
-    rounded_t lower;
-    int64_t j = 0;
 #pragma GCC unroll 2
-    for (; j + L <= n; j += L) {
-        differ |= write_vector(wide(x + j), wide(dy + j), LOAD(doubles, gamma + j), row, &lower,
-                               with_dgamma, block_sums->dgamma + j, block_sums->bound + j,
-                               block_sums->dbeta + j);
-        STORE(dx + j, lower);
-    }
-    if (j < n) { /* filled up; the block sums have room for it */
-        differ_t rest = write_vector(wide_or(x + j, n - j, 0), wide_or(dy + j, n - j, 0),
-                                      LOAD(doubles, gamma + j), row, &lower, with_dgamma,
-                                     block_sums->dgamma + j, block_sums->bound + j,
-                                     block_sums->dbeta + j);
-        for (int64_t i = 0; i < n - j; i++)
-            differ[0] |= rest[i];
-        memcpy(dx + j, &lower, (size_t)(n - j) * sizeof(element_t));
+    for (int64_t j = 0; j < n; j += L) {
+        int64_t count = smaller(L, n - j);
+        rounded_t lower;
+        gradient_t t = gradient_of(wide_or(x + j, count, 0), wide_or(dy + j, count, 0),
+                                   LOAD(doubles, gamma + j), row);
+        differ_t ends = round_bracket(t.z, t.bound, 1, &lower);
+        for (int64_t i = count; i < L; i++)
+            ends[i] = 0;
+        differ |= ends;
+        memcpy(dx + j, &lower, (size_t)count * sizeof(element_t));
     }
     return any_differ(differ);
+}
+
+/* Add the last columns of a row, fewer than 2*L, to the block sums. */
+INLINE void add_last_columns(const element_t *x, const element_t *dy, const row_t *row,
+                             block_sums_t *sums, int64_t from, int64_t to, bool with_dgamma,
+                             bool is_first, extents_t *extents)
+{
+    for (int64_t j = from; j < to; j++) {
+        double term = to_float(dy[j]), xhat = (to_float(x[j]) - row->near) * row->r - row->shift;
+        double error = row->bound_term * fabs(xhat) + row->bound_dy;
+        uint32_t magnitude = magnitude_of(dy[j]);
+        sums->dbeta[j] = term + (is_first ? 0 : sums->dbeta[j]);
+        if (with_dgamma) {
+            sums->dgamma[j] = term * xhat + (is_first ? 0 : sums->dgamma[j]);
+            sums->bound[j] = fabs(term) * error + (is_first ? 0 : sums->bound[j]);
+        }
+        extents->largest[0] = extents->largest[0] > magnitude ? extents->largest[0] : magnitude;
+        extents->inverted[0] =
+            extents->inverted[0] > ~(magnitude - 1u) ? extents->inverted[0] : ~(magnitude - 1u);
+    }
+}
+
+/* Tier 1: write dx of n <= COLUMNS columns of one or two rows and add to the block sums, or start
+   them. Return a bit for each row with an undecided element. */
+INLINE unsigned write_dx(const rows_t *r, const double *gamma, const int rows, bool with_dgamma,
+                         bool is_first, block_sums_t *sums, int64_t n, extents_t *extents)
+{
+    int64_t whole = n / (2 * L) * (2 * L);
+    unsigned undecided = 0;
+    bool is_far = r->row[0]->near != 0 || r->row[rows - 1]->near != 0;
+    for (int64_t from = 0; from < whole; from += PIECE) {
+        int64_t to = smaller(from + PIECE, whole);
+#define CELLS(is_far, is_first) \
+    write_dx_cells(r, gamma, sums, from, to, rows, is_far, with_dgamma, is_first, extents)
+        unsigned again = is_first ? rows == 1 || is_far ? CELLS(true, true) : CELLS(false, true)
+                         : rows == 1 || is_far ? CELLS(true, false) : CELLS(false, false);
+#undef CELLS
+        for (int i = 0; i < rows && again; i++)
+            if (again >> i & 1)
+                undecided |= (unsigned)write_dx_again(r->x[i] + from, r->dy[i] + from, gamma + from,
+                                                      r->row[i], r->dx[i] + from, to - from)
+                             << i;
+    }
+    for (int i = 0; i < rows && whole < n; i++) {
+        undecided |= (unsigned)write_dx_again(r->x[i] + whole, r->dy[i] + whole, gamma + whole,
+                                              r->row[i], r->dx[i] + whole, n - whole)
+                     << i;
+        add_last_columns(r->x[i], r->dy[i], r->row[i], sums, whole, n, with_dgamma,
+                         is_first && i == 0, extents);
+    }
+    return undecided;
 }
 
 /* Widen gamma of some columns to float64, padded to a vector. Return False if it is not finite. */
@@ -157,23 +277,6 @@ INLINE bool widen_gamma(const call_t *call, int64_t offset, int64_t n, double *g
         zeros += scale * 0.0;
     }
     return all_zero(zeros);
-}
-
-INLINE extent_t extent_of(const element_t *dy, int64_t n)
-{
-    bits largest = {0}, inverted = {0}; /* the maximum of ~m is the minimum of m */
-    int64_t j = 0;
-    for (; j + 2 * L <= n; j += 2 * L) {
-        bits m = (bits)load_floats(dy + j) & 0x7FFFFFFFu;
-        largest = max_bits(largest, m);
-        inverted = max_bits(inverted, ~(m - 1u));
-    }
-    extent_t extent = {~largest_of(inverted), largest_of(largest)};
-    for (; j < n; j++) {
-        uint32_t m = magnitude_of(dy[j]);
-        extent = wider(extent, (extent_t){m - 1u, m});
-    }
-    return extent;
 }
 
 /* The exponent of the last place of a float32 number with such a magnitude. */
@@ -350,68 +453,89 @@ static inline bool tier2_dx(const call_t *call, int64_t i, const row_t *row, con
     return undecided;
 }
 
-/* Add the products of up to SEGMENT elements of a group of rows to their sums. `gamma` is
-   already widened for short rows; for others it is scratch memory. Return False if it is not
+/* Widen gamma once for rows of at most KEPT blocks. Return False if it is not finite. */
+enum { ROOM_FOR_GAMMA = KEPT * COLUMNS };
+INLINE bool is_kept(const call_t *call) { return call->size <= ROOM_FOR_GAMMA; }
+INLINE bool keep_gamma(const call_t *call, double *gamma)
+{
+    return !is_kept(call) || widen_gamma(call, 0, call->size, gamma);
+}
+
+/* Return gamma from a column on. If it is not kept, `gamma` is scratch memory; NULL if it is not
    finite. */
-INLINE bool add_segment_products(const call_t *call, int64_t start, int64_t n, int64_t from,
-                                 bool centred, double *gamma, double sums[ALONG][GROUP],
-                                 extent_t *extents)
+INLINE const double *gamma_of(const call_t *call, int64_t offset, int64_t n, double *gamma)
+{
+    if (is_kept(call))
+        return gamma + offset;
+    return widen_gamma(call, offset, n, gamma) ? gamma : NULL;
+}
+
+/* Sum the products of up to SEGMENT elements of a group of rows. Return False if gamma is not
+   finite. */
+INLINE bool sum_segment_products(const call_t *call, int64_t start, int64_t n, int64_t from,
+                                 bool centred, double *gamma, double sums[ALONG][GROUP])
 {
     int64_t size = call->size, length = smaller(size - from, SEGMENT);
     lanes_t lanes[GROUP][ALONG];
-    memset(lanes, 0, sizeof(lanes_t) * ALONG * (size_t)n);
-    for (int64_t offset = from; offset < from + length; offset += COLUMNS) {
+    folded_t rows[ALONG][GROUP] = {{{{{0}}}}};
+    if (length > COLUMNS)
+        memset(lanes, 0, sizeof(lanes_t) * ALONG * (size_t)n);
+    int64_t offset = from;
+    do { /* at least once */
         int64_t columns = smaller(from + length - offset, COLUMNS);
-        if (size > COLUMNS && !widen_gamma(call, offset, columns, gamma))
+        const double *scale = gamma_of(call, offset, columns, gamma);
+        if (scale == NULL)
             return false;
         for (int64_t k = 0; k < n; k++) {
             const element_t *x = elements_at(call->x, (start + k) * size + offset);
             const element_t *dy = elements_at(call->dy, (start + k) * size + offset);
-            extents[k] = wider(extents[k], extent_of(dy, columns));
-            add_block_products(x, dy, gamma, columns, saved_near(call, start + k),
-                               saved_low(call, start + k), centred, length, lanes[k]);
+            double near = saved_near(call, start + k);
+            if (centred && near != 0)
+                add_block_products(x, dy, scale, columns, near, true, true, length, lanes[k]);
+            else
+                add_block_products(x, dy, scale, columns, 0, false, centred, length, lanes[k]);
         }
+        offset += COLUMNS;
+    } while (offset < from + length);
+    for (int i = 0; i < ALONG; i++) {
+        for (int64_t k = 0; k < n; k++)
+            rows[i][k] = folded_row(&lanes[k][i], length);
+        add_folded(rows[i], sums[i]);
     }
-    for (int64_t k = 0; k < n; k++)
-        for (int i = 0; i < ALONG; i++)
-            sums[i][k] = total(&lanes[k][i], length);
     return true;
 }
 
-/* Derive the numbers and the status of the rows of a group. Return the extent of finite rows. */
-INLINE extent_t finish_sums(const call_t *call, int64_t start, int64_t n, bool centred,
-                            double means[ALONG][GROUP], const extent_t *extents, row_t *rows)
+/* Derive the numbers and the status of the rows of a group. A row is finite if its g*g are. */
+INLINE void finish_sums(const call_t *call, int64_t start, int64_t n, bool centred,
+                        double means[ALONG][GROUP], row_t *rows)
 {
     bool changed[GROUP];
     for (int i = 0; i < ALONG; i++)
-        for (int64_t k = 0; k < n; k++)
+        for (int64_t k = 0; k < GROUP; k++)
             means[i][k] /= (double)call->size;
     derive_rows(call, start, n, means, centred, rows, changed);
-    extent_t extent = NOTHING;
     for (int64_t k = 0; k < n; k++) {
-        uint8_t *status = call->status + start + k;
         double v = saved_variance(call, start + k);
-        *status = v != v ? UNDEFINED : changed[k] ? CHANGED : OK;
-        if (extents[k].largest >= 0x7F800000u)
-            *status = NOT_FINITE;
-        else
-            extent = wider(extent, extents[k]);
+        call->status[start + k] = !(means[OF_GG][k] < INFINITY) ? NOT_FINITE
+                                  : v != v                      ? UNDEFINED
+                                  : changed[k]                  ? CHANGED
+                                                                : OK;
+        rows[k].is_constant = is_constant(call, elements_at(call->dy, (start + k) * call->size));
+        if (rows[k].is_constant)
+            rows[k].reach = 0; /* what is written is replaced */
     }
-    return extent;
 }
 
 /* Sum along the rows of a group, and compute their numbers and status. Return False if gamma is
    not finite. */
 INLINE bool compute_rows(const call_t *call, int64_t start, int64_t n, bool centred, row_t *rows,
-                      extent_t *extent, double *gamma)
+                         double *gamma)
 {
     double sums[ALONG][GROUP] = {{0}};
-    pair_t totals[ALONG][GROUP] = {{{0, 0}}};
-    extent_t extents[GROUP];
-    for (int64_t k = 0; k < n; k++)
-        extents[k] = NOTHING;
+    pair_t totals[ALONG][GROUP];
+    memset(totals, 0, sizeof totals);
     for (int64_t from = 0; from < call->size; from += SEGMENT) {
-        if (!add_segment_products(call, start, n, from, centred, gamma, sums, extents))
+        if (!sum_segment_products(call, start, n, from, centred, gamma, sums))
             return false;
         for (int i = 0; call->size > SEGMENT && i < ALONG; i++)
             for (int64_t k = 0; k < n; k++) {
@@ -419,7 +543,7 @@ INLINE bool compute_rows(const call_t *call, int64_t start, int64_t n, bool cent
                 sums[i][k] = totals[i][k].high + totals[i][k].low;
             }
     }
-    *extent = finish_sums(call, start, n, centred, sums, extents, rows);
+    finish_sums(call, start, n, centred, sums, rows);
     return true;
 }
 

@@ -15,6 +15,14 @@
 #define TYPE_bfloat16 2
 #define TYPE JOIN(TYPE, ELEMENT)
 
+/* The cell test. If z - E and z + E are equal but for the low CELL bits, no number of one bit more
+   than the type has lies between them: neither a number of the type nor a midpoint, subnormal ones
+   included. So z and the exact value round to the same number. CELL counts bits of a float64 for
+   float32 results, and of a float32 for 16-bit ones. */
+#ifndef CELL
+#define CELL (TYPE == TYPE_float32 ? 28 : TYPE == TYPE_float16 ? 12 : 15)
+#endif
+
 #if TYPE == TYPE_float32
 
 typedef float element_t;
@@ -37,6 +45,30 @@ INLINE differ_t round_bracket(doubles z, doubles bound, double k, rounded_t *low
     return round_both(subtract_product(z, bound, all(k)), multiply_add(bound, all(k), z), lower);
 }
 INLINE element_t nearest(double x) { return (float)x; }
+
+/* The cells of 25 bits in which the ends of brackets differ, by OR. */
+typedef longs cells_t;
+
+INLINE cells_t compare_cells(cells_t cells, doubles z, doubles bound, doubles k)
+{
+    longs lower = (longs)subtract_product(z, bound, k), upper = (longs)multiply_add(bound, k, z);
+#if L == 8
+    return (longs)_mm512_ternarylogic_epi64((__m512i)cells, (__m512i)lower, (__m512i)upper, 0xF6);
+#else
+    return cells | (lower ^ upper);
+#endif
+}
+INLINE bool any_cell(cells_t cells)
+{
+#if L == 8
+    return _mm512_test_epi64_mask((__m512i)cells, _mm512_set1_epi64(-(1LL << CELL))) != 0;
+#elif L == 4
+    return !_mm256_testz_si256((__m256i)cells, _mm256_set1_epi64x(-(1LL << CELL)));
+#else
+    return (cells[0] | cells[1]) >> CELL != 0;
+#endif
+}
+INLINE rounded_t rounded(doubles z) { return narrow(z); }
 
 #else
 
@@ -205,7 +237,35 @@ INLINE differ_t round_bracket(doubles z, doubles bound, double k, rounded_t *low
 }
 INLINE element_t nearest(double x) { return (element_t)rounded_bits(x, 0, TYPE); }
 
+/* The cells in which the ends of brackets differ, by OR, in float32 (C4). */
+typedef half_unsigned cells_t;
+
+INLINE cells_t compare_cells(cells_t cells, doubles z, doubles bound, doubles k)
+{
+    halves near = narrow(z), e = narrow(bound * k);
+    e += (halves)((half_unsigned)near & 0x7FFFFFFFu) * 0x1p-22f + 0x1p-147f;
+    return cells | ((half_unsigned)(near - e) ^ (half_unsigned)(near + e));
+}
+INLINE bool any_cell(cells_t cells) { return any((half_bits)(cells >> CELL)); }
+INLINE rounded_t rounded(doubles z) { return rounded_halves(narrow(z)); }
+
 #endif
+
+/* How often a cell test has failed. Where nearly all fail, as in rows of integers, they are not
+   worthwhile. */
+typedef struct {
+    int64_t tried, failed;
+} trials_t;
+
+INLINE bool are_worthwhile(const trials_t *trials)
+{
+    return 2 * trials->failed <= trials->tried + 2;
+}
+INLINE void note_trials(trials_t *trials, int tried, unsigned failed)
+{
+    trials->tried += tried;
+    trials->failed += (failed & 1) + (failed >> 1);
+}
 
 INLINE bool any_differ(differ_t x)
 {

@@ -205,27 +205,27 @@ static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double
     call_t untested = *call;
     untested.bound_scale = 0;
     row_t row;
-    extent_t extent;
     uint8_t *status = call->status + i;
-    double gamma[BLOCK_ROOM];
-    bool finite = widen_gamma(call, 0, smaller(call->size, COLUMNS), gamma);
-    finite = finite && (call->centred ? compute_rows(&untested, i, 1, true, &row, &extent, gamma)
-                                      : compute_rows(&untested, i, 1, false, &row, &extent, gamma));
+    double gamma[ROOM_FOR_GAMMA];
+    bool finite = keep_gamma(call, gamma);
+    finite = finite && (call->centred ? compute_rows(&untested, i, 1, true, &row, gamma)
+                                      : compute_rows(&untested, i, 1, false, &row, gamma));
     if (!finite || *status == NOT_FINITE)
         return finite;
     for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
         int64_t n = smaller(call->size - offset, COLUMNS), at = i * call->size + offset;
         block_sums_t block_sums;
-        widen_gamma(call, offset, n, gamma);
-        clear(&block_sums, n);
-        write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &row,
-                 results_at(call, at), true, &block_sums, n);
+        extents_t extents = {{0}, {0}};
+        rows_t r = {.x = {elements_at(call->x, at)}, .dy = {elements_at(call->dy, at)},
+                    .dx = {results_at(call, at)}, .row = {&row}};
+        const double *scale = gamma_of(call, offset, n, gamma);
+        write_dx(&r, scale, 1, true, true, &block_sums, n, &extents);
         for (int64_t j = 0; j < n; j++) {
             dgamma[offset + j] += block_sums.dgamma[j];
             dbeta[offset + j] += block_sums.dbeta[j];
         }
     }
-    if (*status == OK && is_constant(call, elements_at(call->dy, i * call->size)))
+    if (*status == OK && row.is_constant)
         memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
     else if (*status == OK && call->centred && call->size == 2)
         write_two(call, i);

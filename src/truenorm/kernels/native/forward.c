@@ -44,21 +44,30 @@ static bool write_y_tier2(const call_t *call, int64_t i, const scale_t *s)
     return tier2_y(call, i, s, &row, &mean, 0, call->size);
 }
 
-/* Correct mode: y of up to GROUP rows, a block of columns at a time. The parameters of short
-   rows are already widened. Return False if one is not finite. */
-INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, const scale_t *scales,
-                            uint8_t *status, parameters_t *p)
+/* Correct mode: y of up to GROUP rows, a block of columns at a time. The parameters of rows that
+   are not longer than KEPT blocks are already widened. Return False if one is not finite. */
+INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, bool centred,
+                            const statistics_t *stats, const scale_t *scales, uint8_t *status,
+                            parameters_t *kept, trials_t *trials)
 {
-    const double *saved = call->saved;
+    const double *v = stats->v;
     for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
         int64_t columns = smaller(call->size - offset, COLUMNS);
-        if (call->size > COLUMNS && !widen(call, offset, columns, p))
+        bool is_kept = call->size <= KEPT * COLUMNS;
+        parameters_t *p = is_kept ? &kept[offset / COLUMNS] : kept;
+        if (!is_kept && !widen(call, offset, columns, p))
             return false;
-        for (int64_t k = 0; k < n; k++) {
-            double v = call->centred ? saved[3 * (start + k) + 2] : saved[start + k];
+        for (int64_t k = 0, rows; k < n; k += rows) {
             int64_t at = (start + k) * call->size + offset;
-            if (v > 0 && write_block(call, v, &scales[k], p, at, columns))
-                status[k] = UNDECIDED;
+            rows = TYPE == TYPE_float32 && k + 2 <= n && v[k] > 0 && v[k + 1] > 0 ? 2 : 1;
+            if (!(v[k] > 0))
+                continue;
+            unsigned undecided =
+                rows == 2 ? write_block(call, v + k, scales + k, p, at, columns, 2, centred, trials)
+                          : write_block(call, v + k, scales + k, p, at, columns, 1, centred, trials);
+            for (int64_t i = 0; i < rows && undecided; i++)
+                if (undecided >> i & 1)
+                    status[k + i] = UNDECIDED;
         }
     }
     for (int64_t k = 0; k < n; k++)
@@ -77,7 +86,7 @@ static bool forward_unrounded(const call_t *call, int64_t i, const scale_t *scal
         parameters_t p;
         if (!widen(call, offset, columns, &p))
             return false;
-        write_y(elements_at(call->x, at), &untested, &p, results_at(call, at), columns);
+        write_y(elements_at(call->x, at), &untested, &p, results_at(call, at), 0, columns);
     }
     return true;
 }
@@ -116,11 +125,14 @@ INLINE bool forward_fast(const call_t *call, int64_t start, int64_t n, const sca
 INLINE outcome_t forward_rows(const call_t *call, int64_t from, int64_t to, bool centred)
 {
     outcome_t outcome = {0};
-    parameters_t p;
-    if (!call->fast && call->size <= COLUMNS && !widen(call, 0, call->size, &p)) {
-        outcome.not_finite = true;
-        return outcome;
-    }
+    parameters_t kept[KEPT];
+    trials_t trials = {0, 0};
+    bool is_kept = !call->fast && call->size <= KEPT * COLUMNS;
+    for (int64_t offset = 0; is_kept && offset < call->size; offset += COLUMNS)
+        if (!widen(call, offset, smaller(call->size - offset, COLUMNS), &kept[offset / COLUMNS])) {
+            outcome.not_finite = true;
+            return outcome;
+        }
     defaults_t defaults;
     for (int64_t j = 0; call->fast && j < smaller(call->size, COLUMNS); j++) {
         defaults.ones[j] = 1;
@@ -135,7 +147,8 @@ INLINE outcome_t forward_rows(const call_t *call, int64_t from, int64_t to, bool
                            &stats);
         derive_scales(call, start, n, centred, &stats, scales);
         bool finite = call->fast ? forward_fast(call, start, n, scales, &defaults)
-                                 : forward_correct(call, start, n, scales, status, &p);
+                                 : forward_correct(call, start, n, centred, &stats, scales, status,
+                                                   kept, &trials);
         for (int64_t k = 0; k < n; k++) {
             double v = call->saved[centred ? 3 * (start + k) + 2 : start + k];
             if (v == 0 && status[k] == OK)

@@ -4,16 +4,17 @@
 
 #include "tier2.h"
 
-/* The parameters of a block of columns in tier 1: gamma, beta and their weight in the bound
-   (E15), padded to a vector. 16-bit rows have them in float32 as well (C5), where they are small
-   enough. */
+/* The parameters of a block of columns in tier 1: gamma, beta and their reach in the bound (T1),
+   padded to a vector; omega is that of (C2). 16-bit rows have them in float32 as well (C5), where
+   they are small enough. */
 typedef struct {
-    double gamma[COLUMNS + L], beta[COLUMNS + L], weight[COLUMNS + L];
+    double gamma[COLUMNS + L], beta[COLUMNS + L], reach[COLUMNS + L];
+    double omega;
 #if TYPE != TYPE_float32
     float gamma32[COLUMNS + L], beta32[COLUMNS + L], weight32[COLUMNS + L];
     bool fits_float32;
 #endif
-} parameters_t;
+} __attribute__((aligned(64))) parameters_t;
 
 /* Widen the parameters of some columns. Return False if one is not finite. */
 INLINE bool widen(const call_t *call, int64_t offset, int64_t n, parameters_t *p)
@@ -21,6 +22,7 @@ INLINE bool widen(const call_t *call, int64_t offset, int64_t n, parameters_t *p
     const float *gammas = call->gamma, *betas = call->beta;
     double h = depth_of_sum(call->size);
     double omega = call->centred ? (h + 5) / (2 * sqrt(4.25 * (h + 6))) : 0; /* (C2), (R1) */
+    double largest = omega + sqrt((double)call->size);
     doubles zeros = {0};
 #if TYPE != TYPE_float32
     longs too_large = {0};
@@ -28,10 +30,10 @@ INLINE bool widen(const call_t *call, int64_t offset, int64_t n, parameters_t *p
     for (int64_t j = 0; j < n; j += L) {
         doubles gamma = gammas ? wide_parameters(gammas + offset + j, n - j) : all(1);
         doubles beta = betas ? wide_parameters(betas + offset + j, n - j) + 0.0 : all(0); /* no -0 */
-        doubles weight = absolute(beta) + absolute(gamma) * omega;
+        doubles reach = 2.0 * absolute(beta) + absolute(gamma) * largest; /* (T1) */
         STORE(p->gamma + j, gamma);
         STORE(p->beta + j, beta);
-        STORE(p->weight + j, weight);
+        STORE(p->reach + j, (doubles)((longs)reach & ((longs)absolute(gamma) != 0)));
         zeros += (absolute(beta) + absolute(gamma)) * 0.0;
 #if TYPE != TYPE_float32
         STORE(p->gamma32 + j, narrow(gamma));
@@ -45,6 +47,7 @@ INLINE bool widen(const call_t *call, int64_t offset, int64_t n, parameters_t *p
     for (int k = 0; k < L; k++)
         p->fits_float32 &= too_large[k] == 0;
 #endif
+    p->omega = omega;
     return all_zero(zeros);
 }
 
@@ -57,21 +60,20 @@ typedef struct {
     doubles z, bound;
 } bracket_t;
 
-INLINE bracket_t bracket_of(doubles x, const scale_t *s, doubles gamma, doubles beta,
-                            doubles weight)
+INLINE bracket_t bracket_of(doubles x, const scale_t *s, const parameters_t *p, int64_t j)
 {
+    doubles gamma = LOAD(doubles, p->gamma + j), beta = LOAD(doubles, p->beta + j);
     doubles xhat = multiply_add(x - s->near, all(s->r), all(-s->shift));
     doubles z = multiply_add(xhat, gamma, beta);
-    return (bracket_t){z, absolute(z) + weight};
+    return (bracket_t){z, absolute(z) + (absolute(beta) + absolute(gamma) * p->omega)};
 }
 
-/* Write the last elements of a block, padded. Return the bits in which their ends differ. */
+/* Write L elements of a block, of which n are there. Return the bits in which their ends differ. */
 INLINE differ_t write_rest(const element_t *x, const scale_t *s, const parameters_t *p, int64_t j,
                            int64_t n, element_t *y)
 {
     rounded_t lower;
-    bracket_t b = bracket_of(wide_or(x + j, n, 0), s, LOAD(doubles, p->gamma + j),
-                             LOAD(doubles, p->beta + j), LOAD(doubles, p->weight + j));
+    bracket_t b = bracket_of(wide_or(x + j, n, 0), s, p, j);
     differ_t differ = round_bracket(b.z, b.bound, s->k, &lower);
     for (int64_t i = n; i < L; i++)
         differ[i] = 0;
@@ -79,23 +81,53 @@ INLINE differ_t write_rest(const element_t *x, const scale_t *s, const parameter
     return differ;
 }
 
-/* Tier 1: write y of some columns of a row. Return True if an element is undecided. */
-INLINE bool write_y(const element_t *restrict x, const scale_t *s, const parameters_t *restrict p,
-                    element_t *restrict y, int64_t n)
+/* Tier 1 by (E15): write y of columns of a row. Return True if an element is undecided. */
+static __attribute__((noinline)) bool write_y(const element_t *restrict x, const scale_t *s,
+                                              const parameters_t *restrict p,
+                                              element_t *restrict y, int64_t from, int64_t to)
 {
     differ_t differ = {0};
-    int64_t j = 0;
+    int64_t j = from;
 #pragma GCC unroll 4
-    for (; j + L <= n; j += L) {
+    for (; j + L <= to; j += L) {
         rounded_t lower;
-        bracket_t b = bracket_of(wide(x + j), s, LOAD(doubles, p->gamma + j),
-                                 LOAD(doubles, p->beta + j), LOAD(doubles, p->weight + j));
+        bracket_t b = bracket_of(wide(x + j), s, p, j);
         differ |= round_bracket(b.z, b.bound, s->k, &lower);
         STORE(y + j, lower);
     }
-    if (j < n)
-        differ |= write_rest(x, s, p, j, n - j, y);
+    if (j < to)
+        differ |= write_rest(x, s, p, j, to - j, y);
     return any_differ(differ);
+}
+
+/* Tier 1 by the cell test and (T1): write y of columns, whole vectors, of one or two adjacent
+   rows. Return a bit for each row with an undecided element. All loads of a vector come before its
+   stores: y is often a multiple of 4096 bytes from x, and a load would wait for the store. */
+INLINE unsigned write_cells(const element_t *restrict x, const scale_t *s,
+                            const parameters_t *restrict p, element_t *restrict y, int64_t from,
+                            int64_t to, int64_t size, const int rows, bool is_far, bool centred)
+{
+    cells_t cells[2] = {{0}, {0}};
+    const scale_t scale[2] = {s[0], s[rows - 1]}; /* copies, which stores do not change */
+#pragma GCC unroll 2
+    for (int64_t j = from; j < to; j += L) {
+        doubles gamma = LOAD(doubles, p->gamma + j), beta = LOAD(doubles, p->beta + j);
+        doubles reach = LOAD(doubles, p->reach + j), z[2], d[2];
+#pragma GCC unroll 2
+        for (int i = 0; i < rows; i++)
+            d[i] = wide(x + i * size + j);
+#pragma GCC unroll 2
+        for (int i = 0; i < rows; i++) {
+            if (is_far)
+                d[i] -= scale[i].near;
+            z[i] = multiply_add(multiply_add(d[i], all(scale[i].r), all(-scale[i].shift)), gamma, beta);
+            cells[i] = compare_cells(cells[i], z[i], centred ? reach : z[i], all(scale[i].k));
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < rows; i++)
+            STORE(y + i * size + j, rounded(z[i]));
+    }
+    return (unsigned)any_cell(cells[0]) | (rows == 2 ? (unsigned)any_cell(cells[1]) << 1 : 0);
 }
 
 /* True if float32 arithmetic on such a row stays away from the ends of its range. */
@@ -119,9 +151,8 @@ INLINE bool write_y_in_float32(const element_t *restrict x, const scale_t *s, fl
         floats beta = LOAD(floats, p->beta32 + j);
         floats z = multiply_add_floats(c, LOAD(floats, p->gamma32 + j) * r, beta);
         floats bound = ((floats)((bits)z & 0x7FFFFFFFu) + LOAD(floats, p->weight32 + j)) * k;
-        shorts lower = rounded_floats(z - bound), upper = rounded_floats(z + bound);
-        STORE(y + j, lower);
-        if (any_shorts(lower ^ upper))
+        STORE(y + j, rounded_floats(z));
+        if (any_of((bits)(z - bound) ^ (bits)(z + bound), ~0u << CELL))
             for (int64_t i = j; i < j + 2 * L; i += L)
                 undecided |= any_differ(write_rest(x, s, p, i, L, y));
     }
@@ -241,19 +272,42 @@ INLINE void derive_scales(const call_t *call, int64_t start, int64_t n, bool cen
     }
 }
 
-/* Tier 1: write y of some columns of a row. Return True if an element is undecided. */
-INLINE bool write_block(const call_t *call, double v, const scale_t *s, const parameters_t *p,
-                        int64_t at, int64_t n)
+/* Tier 1: write y of a block of columns of one or two adjacent rows, whose variances are not zero.
+   Return a bit for each row with an undecided element. */
+INLINE unsigned write_block(const call_t *call, const double *v, const scale_t *s,
+                            const parameters_t *p, int64_t at, int64_t n, int rows, bool centred,
+                            trials_t *trials)
 {
     const element_t *x = elements_at(call->x, at);
+    element_t *y = results_at(call, at);
 #if TYPE != TYPE_float32
-    if (p->fits_float32 && is_moderate(v, v + call->eps) && fabs(s->near) * s->r < 0x1p20)
-        return write_y_in_float32(x, s, (float)(0x1p-21 * call->bound_scale), p,
-                                  results_at(call, at), n);
+    if (rows == 1 && p->fits_float32 && is_moderate(*v, *v + call->eps) &&
+        fabs(s->near + s->low) * s->r < 0x1p20)
+        return write_y_in_float32(x, s, (float)(0x1p-21 * call->bound_scale), p, y, n);
 #else
     (void)v;
 #endif
-    return write_y(x, s, p, results_at(call, at), n);
+    int64_t whole = n / L * L, size = call->size;
+    unsigned undecided = 0;
+    bool is_far = s[0].near != 0 || s[rows - 1].near != 0;
+    for (int64_t from = 0; from < whole; from += PIECE) {
+        int64_t to = smaller(from + PIECE, whole);
+        unsigned again = (1u << rows) - 1;
+        if (are_worthwhile(trials)) {
+            again = rows == 1 ? write_cells(x, s, p, y, from, to, size, 1, true, centred)
+                    : is_far ? write_cells(x, s, p, y, from, to, size, 2, true, centred)
+                             : write_cells(x, s, p, y, from, to, size, 2, false, centred);
+            note_trials(trials, rows, again);
+        }
+        for (int i = 0; i < rows && again; i++)
+            if (again >> i & 1)
+                undecided |= (unsigned)write_y(x + i * size, s + i, p, y + i * size, from, to) << i;
+    }
+    for (int i = 0; i < rows && whole < n; i++)
+        undecided |=
+            (unsigned)any_differ(write_rest(x + i * size, s + i, p, whole, n - whole, y + i * size))
+            << i;
+    return undecided;
 }
 
 #endif

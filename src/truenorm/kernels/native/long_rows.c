@@ -38,12 +38,10 @@ typedef struct {
     int64_t segments, panels;
     state_t *states;    /* by row */
     part_t *parts;      /* by row and segment */
-    extent_t *extents;  /* by row and segment */
     uint8_t *undecided; /* by panel and row: an element of the panel is undecided */
     uint8_t *columns;   /* of dgamma: undecided */
     double *near; /* by row: a float32 number near the mean */
-    bool exact_groups;
-    atomic_bool not_finite, has_undecided;
+    atomic_bool not_finite, has_undecided, is_inexact;
 } long_t;
 
 static void run(work_t work, long_t *job, int64_t chunks)
@@ -72,18 +70,16 @@ static bool allocate(long_t *job, call_t *call)
     size_t parts = (size_t)(rows * job->segments);
     job->states = calloc((size_t)rows, sizeof(state_t));
     job->parts = malloc(parts * sizeof(part_t));
-    job->extents = malloc(parts * sizeof(extent_t));
     job->undecided = calloc((size_t)(rows * job->panels), 1);
     job->columns = calloc((size_t)size, 1);
     job->near = malloc((size_t)rows * sizeof(double));
-    return job->states && job->parts && job->extents && job->undecided && job->columns && job->near;
+    return job->states && job->parts && job->undecided && job->columns && job->near;
 }
 
 static end_t release(long_t *job, end_t end)
 {
     free(job->states);
     free(job->parts);
-    free(job->extents);
     free(job->undecided);
     free(job->columns);
     free(job->near);
@@ -163,11 +159,14 @@ static void moments_chunk(void *argument, int64_t chunk, int worker)
 {
     long_t *job = argument;
     int64_t i = chunk / job->segments, segment = chunk % job->segments;
-    double *sums = job->parts[chunk].sums;
+    double sums[GROUP] = {0}, squares[GROUP] = {0};
     (void)worker;
-    if (job->states[i].is_summed)
-        sum_segment(segment_of(job, job->call->x, i, segment), length_of(job, segment),
-                    job->near[i], job->call->centred, &sums[0], &sums[1]);
+    if (!job->states[i].is_summed)
+        return;
+    sum_moments(segment_of(job, job->call->x, i, segment), 1, length_of(job, segment),
+                &job->near[i], job->call->centred, sums, squares);
+    job->parts[chunk].sums[0] = sums[0];
+    job->parts[chunk].sums[1] = squares[0];
 }
 
 static double total_of(const long_t *job, int64_t i, int which)
@@ -219,14 +218,16 @@ static void forward_panel(void *argument, int64_t panel, int worker)
     for (int64_t offset = from; offset < to; offset += COLUMNS) {
         int64_t columns = smaller(to - offset, COLUMNS);
         parameters_t p;
+        trials_t trials = {0, 0};
         if (!widen(call, offset, columns, &p)) {
             atomic_store(&job->not_finite, true);
             return;
         }
         for (int64_t i = 0; i < call->rows; i++) {
             double v = saved_variance(call, i);
-            if (v > 0 && write_block(call, v, &job->states[i].scale, &p, i * call->size + offset,
-                                     columns))
+            int64_t at = i * call->size + offset;
+            const scale_t *scale = &job->states[i].scale;
+            if (v > 0 && write_block(call, &v, scale, &p, at, columns, 1, call->centred, &trials))
                 job->undecided[panel * call->rows + i] = 1;
         }
     }
@@ -276,44 +277,32 @@ static void products_chunk(void *argument, int64_t chunk, int worker)
     long_t *job = argument;
     const call_t *call = job->call;
     int64_t i = chunk / job->segments, from = chunk % job->segments * SEGMENT;
-    double gamma[BLOCK_ROOM], sums[ALONG][GROUP];
-    extent_t extent = NOTHING;
+    double gamma[ROOM_FOR_GAMMA], sums[ALONG][GROUP];
     (void)worker;
     bool finite = call->centred
-                      ? add_segment_products(call, i, 1, from, true, gamma, sums, &extent)
-                      : add_segment_products(call, i, 1, from, false, gamma, sums, &extent);
+                      ? sum_segment_products(call, i, 1, from, true, gamma, sums)
+                      : sum_segment_products(call, i, 1, from, false, gamma, sums);
     if (!finite)
         atomic_store(&job->not_finite, true);
     for (int k = 0; k < ALONG; k++)
         job->parts[chunk].sums[k] = sums[k][0];
-    job->extents[chunk] = extent;
 }
 
-/* Compute the numbers of all rows. Return True if dbeta, over all rows, is exact in pairs. */
-static bool find_long_rows(long_t *job)
+/* Compute the numbers of all rows. */
+static void find_long_rows(long_t *job)
 {
     const call_t *call = job->call;
-    extent_t all_rows = NOTHING;
-    job->exact_groups = true;
     for (int64_t start = 0; start < call->rows; start += GROUP) {
         int64_t n = smaller(call->rows - start, GROUP);
         double sums[ALONG][GROUP] = {{0}};
-        extent_t extents[GROUP];
         row_t rows[GROUP];
-        for (int64_t k = 0; k < n; k++) {
-            extents[k] = NOTHING;
-            for (int64_t part = 0; part < job->segments; part++)
-                extents[k] = wider(extents[k], job->extents[(start + k) * job->segments + part]);
+        for (int64_t k = 0; k < n; k++)
             for (int i = 0; i < ALONG; i++)
                 sums[i][k] = total_of(job, start + k, i);
-        }
-        extent_t extent = finish_sums(call, start, n, call->centred, sums, extents, rows);
-        job->exact_groups &= is_exact_group(extent);
-        all_rows = wider(all_rows, extent);
+        finish_sums(call, start, n, call->centred, sums, rows);
         for (int64_t k = 0; k < n; k++)
             job->states[start + k].row = rows[k];
     }
-    return is_exact_sum(all_rows, call->rows);
 }
 
 static void backward_panel(void *argument, int64_t panel, int worker)
@@ -325,26 +314,35 @@ static void backward_panel(void *argument, int64_t panel, int worker)
     (void)worker;
     for (int64_t offset = from; offset < to; offset += COLUMNS) {
         int64_t columns = smaller(to - offset, COLUMNS);
+        extent_t of_rows = NOTHING;
         widen_gamma(call, offset, columns, gamma);
         memset(sums, 0, sizeof sums);
         for (int64_t start = 0; start < call->rows; start += GROUP) {
             block_sums_t block_sums;
-            clear(&block_sums, columns);
-            for (int64_t i = start; i < smaller(start + GROUP, call->rows); i++) {
+            extents_t extents = {{0}, {0}};
+            int64_t end = smaller(start + GROUP, call->rows);
+            for (int64_t i = start; i < end; i++) {
                 int64_t at = i * call->size + offset;
-                if (write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma,
-                             &job->states[i].row, results_at(call, at), true, &block_sums, columns))
+                rows_t r = {.x = {elements_at(call->x, at)}, .dy = {elements_at(call->dy, at)},
+                            .dx = {results_at(call, at)}, .row = {&job->states[i].row}};
+                if (write_dx(&r, gamma, 1, true, i == start, &block_sums, columns, &extents))
                     job->undecided[panel * call->rows + i] = 1;
-                for (int64_t j = 0; !job->exact_groups && j < columns; j++)
-                    add_to_sum(sums + DBETA_HIGH * columns + j, sums + DBETA_LOW * columns + j,
-                               to_float(*elements_at(call->dy, at + j)));
             }
-            add_block_sums(&block_sums, sums, columns, 0, columns, job->exact_groups, true);
+            extent_t extent = extent_of(&extents);
+            bool exact = is_exact_group(extent);
+            of_rows = wider(of_rows, extent);
+            add_block_sums(&block_sums, sums, columns, 0, columns, exact, true);
+            for (int64_t i = start; i < end && !exact; i++)
+                for (int64_t j = 0; j < columns; j++)
+                    add_to_sum(sums + DBETA_HIGH * columns + j, sums + DBETA_LOW * columns + j,
+                               to_float(*elements_at(call->dy, i * call->size + offset + j)));
         }
         if (call->dgamma && round_dgamma_of(call, sums, offset, columns, job->columns))
             atomic_store(&job->has_undecided, true);
-        if (call->dbeta)
+        if (call->dbeta && is_exact_sum(of_rows, call->rows))
             round_dbeta_of(call, sums, offset, columns);
+        else if (call->dbeta)
+            atomic_store(&job->is_inexact, true);
     }
 }
 
@@ -415,16 +413,18 @@ end_t NAME(long_backward)(call_t *call)
     if (!allocate(&job, call))
         return release(&job, NO_MEMORY);
     run(products_chunk, &job, call->rows * job.segments);
-    if (atomic_load(&job.not_finite) || (!find_long_rows(&job) && call->dbeta))
+    if (atomic_load(&job.not_finite))
         return release(&job, NOT_DONE);
+    find_long_rows(&job);
     for (int64_t i = 0; i < call->rows; i++) {
-        const element_t *dy = elements_at(call->dy, i * call->size);
         if (call->status[i] != OK)
             return release(&job, NOT_DONE);
         job.near[i] = saved_near(call, i);
-        job.states[i].is_constant = is_constant(call, dy);
+        job.states[i].is_constant = job.states[i].row.is_constant;
     }
     run(backward_panel, &job, job.panels);
+    if (atomic_load(&job.is_inexact))
+        return release(&job, NOT_DONE);
     bool has_columns = atomic_exchange(&job.has_undecided, false);
     for (int64_t i = 0; i < call->rows; i++)
         if (job.states[i].is_constant)

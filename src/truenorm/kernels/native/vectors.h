@@ -163,14 +163,15 @@ INLINE bool any_short(half_shorts x)
 #endif
 }
 
-INLINE bool any_shorts(shorts x)
+/* True if a bit of a mask is set in any element. */
+INLINE bool any_of(bits x, uint32_t mask)
 {
 #if L == 8
-    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
+    return _mm512_test_epi32_mask((__m512i)x, _mm512_set1_epi32((int)mask)) != 0;
 #elif L == 4
-    return !_mm_testz_si128((__m128i)x, (__m128i)x);
+    return !_mm256_testz_si256((__m256i)x, _mm256_set1_epi32((int)mask));
 #else
-    return (x[0] | x[1] | x[2] | x[3]) != 0;
+    return ((x[0] | x[1] | x[2] | x[3]) & mask) != 0;
 #endif
 }
 
@@ -187,6 +188,19 @@ INLINE uint32_t largest_of(bits x)
 #else
     uint32_t a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
     return a > b ? a : b;
+#endif
+}
+
+/* The sign bits of the elements. */
+INLINE unsigned signs_of(floats x)
+{
+#if L == 8
+    return _mm512_movepi32_mask((__m512i)x);
+#elif L == 4
+    return (unsigned)_mm256_movemask_ps((__m256)x);
+#else
+    bits b = (bits)x >> 31;
+    return b[0] | b[1] << 1 | b[2] << 2 | b[3] << 3;
 #endif
 }
 
