@@ -194,45 +194,56 @@ INLINE unsigned write_dx_cells(const rows_t *r, const double *restrict gamma,
     return (unsigned)any_cell(cells[0]) | (rows == 2 ? (unsigned)any_cell(cells[1]) << 1 : 0);
 }
 
-/* Tier 1 by (E10): write dx of n columns of a row. Return True if an element is undecided. */
+/* Round both ends of a bracket of dx, and store n elements. Return the bits in which they differ. */
+INLINE differ_t write_ends(const gradient_t *t, element_t *dx, int64_t n)
+{
+    rounded_t lower;
+    differ_t differ = round_bracket(t->z, t->bound, 1, &lower);
+    for (int64_t i = n; i < L; i++)
+        differ[i] = 0;
+    memcpy(dx, &lower, (size_t)n * sizeof(element_t));
+    return differ;
+}
+
+/* Tier 1 by (E10): write dx of columns of a row, whole vectors. Return True if an element is
+   undecided. */
 static __attribute__((noinline)) bool write_dx_again(const element_t *x, const element_t *dy,
                                                      const double *gamma, const row_t *row,
-                                                     element_t *dx, int64_t n)
+                                                     element_t *dx, int64_t from, int64_t to)
 {
     differ_t differ = {0};
 #pragma GCC unroll 2
-    for (int64_t j = 0; j < n; j += L) {
-        int64_t count = smaller(L, n - j);
-        rounded_t lower;
-        gradient_t t = gradient_of(wide_or(x + j, count, 0), wide_or(dy + j, count, 0),
-                                   LOAD(doubles, gamma + j), row);
-        differ_t ends = round_bracket(t.z, t.bound, 1, &lower);
-        for (int64_t i = count; i < L; i++)
-            ends[i] = 0;
-        differ |= ends;
-        memcpy(dx + j, &lower, (size_t)count * sizeof(element_t));
+    for (int64_t j = from; j < to; j += L) {
+        gradient_t t = gradient_of(wide(x + j), wide(dy + j), LOAD(doubles, gamma + j), row);
+        differ |= write_ends(&t, dx + j, L);
     }
     return any_differ(differ);
 }
 
-/* Add the last columns of a row, fewer than 2*L, to the block sums. */
-INLINE void add_last_columns(const element_t *x, const element_t *dy, const row_t *row,
-                             block_sums_t *sums, int64_t from, int64_t to, bool with_dgamma,
-                             bool is_first, extents_t *extents)
+/* Tier 1 by (E10) of the last columns of a row, fewer than 2*L, filled up with zeros: write dx and
+   add to the block sums, which have room for it. Return True if an element is undecided. */
+INLINE bool write_last_dx(const element_t *x, const element_t *dy, const double *gamma,
+                          const row_t *row, element_t *dx, block_sums_t *sums, int64_t from,
+                          int64_t to, bool with_dgamma, bool is_first, extents_t *extents)
 {
-    for (int64_t j = from; j < to; j++) {
-        double term = to_float(dy[j]), xhat = (to_float(x[j]) - row->near) * row->r - row->shift;
-        double error = row->bound_term * fabs(xhat) + row->bound_dy;
-        uint32_t magnitude = magnitude_of(dy[j]);
-        sums->dbeta[j] = term + (is_first ? 0 : sums->dbeta[j]);
-        if (with_dgamma) {
-            sums->dgamma[j] = term * xhat + (is_first ? 0 : sums->dgamma[j]);
-            sums->bound[j] = fabs(term) * error + (is_first ? 0 : sums->bound[j]);
-        }
-        extents->largest[0] = extents->largest[0] > magnitude ? extents->largest[0] : magnitude;
-        extents->inverted[0] =
-            extents->inverted[0] > ~(magnitude - 1u) ? extents->inverted[0] : ~(magnitude - 1u);
+    differ_t differ = {0};
+    note_magnitudes(extents, (bits)floats_or_zero(dy + from, to - from) & 0x7FFFFFFFu);
+    for (int64_t j = from; j < to; j += L) {
+        int64_t n = smaller(L, to - j);
+        doubles term = wide_or(dy + j, n, 0);
+        gradient_t t = gradient_of(wide_or(x + j, n, 0), term, LOAD(doubles, gamma + j), row);
+        differ |= write_ends(&t, dx + j, n);
+        STORE(sums->dbeta + j, is_first ? term : LOAD(doubles, sums->dbeta + j) + term);
+        if (!with_dgamma)
+            continue;
+        doubles xhat = t.c * row->r;
+        doubles error = multiply_add(absolute(xhat), all(row->bound_term), all(row->bound_dy));
+        doubles dgamma = is_first ? all(0) : LOAD(doubles, sums->dgamma + j);
+        doubles bound = is_first ? all(0) : LOAD(doubles, sums->bound + j);
+        STORE(sums->dgamma + j, multiply_add(term, xhat, dgamma));
+        STORE(sums->bound + j, multiply_add(absolute(term), error, bound));
     }
+    return any_differ(differ);
 }
 
 /* Tier 1: write dx of n <= COLUMNS columns of one or two rows and add to the block sums, or start
@@ -252,17 +263,14 @@ INLINE unsigned write_dx(const rows_t *r, const double *gamma, const int rows, b
 #undef CELLS
         for (int i = 0; i < rows && again; i++)
             if (again >> i & 1)
-                undecided |= (unsigned)write_dx_again(r->x[i] + from, r->dy[i] + from, gamma + from,
-                                                      r->row[i], r->dx[i] + from, to - from)
+                undecided |= (unsigned)write_dx_again(r->x[i], r->dy[i], gamma, r->row[i], r->dx[i],
+                                                      from, to)
                              << i;
     }
-    for (int i = 0; i < rows && whole < n; i++) {
-        undecided |= (unsigned)write_dx_again(r->x[i] + whole, r->dy[i] + whole, gamma + whole,
-                                              r->row[i], r->dx[i] + whole, n - whole)
+    for (int i = 0; i < rows && whole < n; i++)
+        undecided |= (unsigned)write_last_dx(r->x[i], r->dy[i], gamma, r->row[i], r->dx[i], sums,
+                                             whole, n, with_dgamma, is_first && i == 0, extents)
                      << i;
-        add_last_columns(r->x[i], r->dy[i], r->row[i], sums, whole, n, with_dgamma,
-                         is_first && i == 0, extents);
-    }
     return undecided;
 }
 
