@@ -95,6 +95,7 @@ def test_smaller_cells_and_bounds_are_detected(
     wrong = dict.fromkeys(tried, 0)
     for case in midpoint_cases(output, centred=centred):
         expected = expected_results(case, [output])[which]
+        assert expected is not None
         for name, cell, reach in wrong:
             *computed, decided = results(libraries[name, cell], case, reach)
             chosen = computed[which]
