@@ -31,7 +31,7 @@ class Rounding(NamedTuple):
         return wide(values.astype(like.dtype)) if name in self.steps else values
 
     def statistics(self, x: Array, eps: float, *, centred: bool) -> tuple[Array, Array]:
-        rows, size = wide(x), self.step("D", np.float32(x.shape[-1]), x)
+        rows, size = wide(x), self.step("D", np.full(1, x.shape[-1], np.float32), x)
         mean = np.zeros((len(rows), 1), np.float32)
         if centred:
             mean = self.step("mean", pairwise(self.step("x/D", rows / size, x)), x)
