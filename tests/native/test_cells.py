@@ -6,17 +6,18 @@ With cells of one bit less, or with its bounds divided by 64, it would not.
 import ctypes
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from flint import ctx
 
 from native.building import FLAGS, SETS, SOURCES, compiler_named, run
-from promise.cached_cases import some_cached_cases
 from promise.checking import BACKENDS, expected_results, on_each_set
 from promise.families import Case
-from promise.hard_cases import hard_cases
+from promise.hard_cases import FLOAT32, NEAR, OUTPUTS, PRECISION, RMS_NEAR, Maker, isolated_cases
 from promise.oracle import bits
 
 pytestmark = [
@@ -25,8 +26,7 @@ pytestmark = [
 ]
 CELL = 28
 """Bits of a float64 that a cell has."""
-ELEMENTS = 10_000
-LONGEST = 2048
+SIZES = (16, 64, 83, 530)
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,16 @@ def library(folder: Path, instructions: str, cell: int) -> Any:
 
 
 def midpoint_cases(output: str, *, centred: bool) -> Iterator[Case]:
-    """Yield hard cases that the first look at the rows can take."""
-    hard = some_cached_cases(output, np.float32, ELEMENTS)
-    for case in hard if centred else hard_cases(output, np.float32, ELEMENTS // 5, centred=False):
-        arrays = (case.x, *case.parameters, case.dy)
-        moderate = case.eps == 0 or 2.0**-200 <= case.eps <= 2.0**200
-        narrow = all(array.dtype == np.float32 for array in arrays)
-        if moderate and narrow and 2 < case.x.shape[1] <= LONGEST:
-            yield case
+    """Yield rows with results next to midpoints, in columns that the first look takes."""
+    near = (NEAR if centred else RMS_NEAR)[output]
+    for k, (size, eps, offset) in enumerate(product(SIZES, (1e-5, 1.0), (0.0, 30.0))):
+        with ctx.workprec(PRECISION), np.errstate(all="ignore"):
+            make = Maker(FLOAT32, FLOAT32, [k, OUTPUTS.index(output)], centred=centred)
+            case = near(make, size, eps, offset)
+        if output == "y" and centred:  # one hard element a row
+            yield from isolated_cases([case], 64)
+        else:
+            yield case if centred else case.as_rms_norm()
 
 
 def results(core: Any, case: Case, reach: float) -> tuple[Any, Any, Any]:
