@@ -17,7 +17,7 @@ from flint import ctx
 from native.building import FLAGS, SETS, SOURCES, compiler_named, run
 from promise.checking import BACKENDS, expected_results, on_each_set
 from promise.families import Case
-from promise.hard_cases import FLOAT32, NEAR, OUTPUTS, PRECISION, RMS_NEAR, Maker, isolated_cases
+from promise.hard_cases import FLOAT32, NEAR, OUTPUTS, PRECISION, RMS_NEAR, Maker, isolated
 from promise.oracle import bits
 
 pytestmark = [
@@ -57,7 +57,7 @@ def midpoint_cases(output: str, *, centred: bool) -> Iterator[Case]:
             make = Maker(FLOAT32, FLOAT32, [k, OUTPUTS.index(output)], centred=centred)
             case = near(make, size, eps, offset)
         if output == "y" and centred:  # one hard element a row
-            yield from isolated_cases([case], 64)
+            yield isolated(case)
         else:
             yield case if centred else case.as_rms_norm()
 

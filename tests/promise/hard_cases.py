@@ -342,7 +342,7 @@ def hard_cases(
         yield case
 
 
-def _isolate(case: Case) -> Case:
+def isolated(case: Case) -> Case:
     """Copy the row for each hard y and permute the other x, on whose order y does not depend."""
     chosen = list(case.columns or ())[:MAX_ROWS]
     rows = np.repeat(case.x, len(chosen), axis=0)
@@ -364,9 +364,9 @@ def isolated_cases(hard: Iterable[Case], elements: int) -> Iterator[Case]:
     made = 0
     for case in hard:
         if " near " in case.name and case.columns:
-            isolated = _isolate(case)
-            made += len(isolated.x)
-            yield isolated
+            one = isolated(case)
+            made += len(one.x)
+            yield one
             if made >= elements:
                 return
     raise ValueError(f"expected at least {elements} hard elements, got {made}")
