@@ -216,29 +216,6 @@ class TestSelfTest:
         assert {name: os.environ[f"TRUENORM_{name}"] for name in variables} == variables
 
 
-class TestGradients:
-    def test_healthy(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A variable that asks for fast mode is ignored."""
-        monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
-        section = doctor.gradients()
-        assert section.problems == []
-        assert [line.name for line in section.lines] == ["textbook", "truenorm"]
-        assert all(line.value.startswith("PASS, by jet: error ") for line in section.lines)
-
-    @pytest.mark.parametrize("crash", [False, True])
-    def test_wrong_gradient(self, monkeypatch: pytest.MonkeyPatch, crash: bool) -> None:
-        def backward(*arguments: Any) -> Any:
-            if crash:
-                raise OSError("no")
-            gradients: Any = tn.layer_norm_backward(*arguments)
-            return gradients._replace(dgamma=gradients.dgamma * (1 + 1e-9))
-
-        monkeypatch.setattr(doctor, "layer_norm_backward", backward)
-        (problem,) = doctor.gradients().problems
-        assert (problem.name, problem.remedy) == ("truenorm", doctor.REPORT)
-        assert problem.value.startswith("FAILED: OSError: no" if crash else "FAIL, by ")
-
-
 class TestJudgement:
     def test_correct_rounding_is_required(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = record(monkeypatch, "truenorm.doctor.verify", failing_report(), passing_report())
@@ -264,10 +241,10 @@ class TestJudgement:
 
 def test_full(monkeypatch: pytest.MonkeyPatch) -> None:
     section = Section("Any", (Line("a", "b"),))
-    for name in ("self_test", "gradients", "judgement"):
+    for name in ("self_test", "judgement"):
         monkeypatch.setattr(doctor, name, lambda *_: section)
     short, long = doctor.examine(), doctor.examine(full=True)
-    assert len(long.sections) == len(short.sections) + 2
+    assert len(long.sections) == len(short.sections) + 1
     assert (short.full, long.full) == (False, True)
 
 

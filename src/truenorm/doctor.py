@@ -18,13 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm import textbook
 from truenorm.api import backends
 from truenorm.api.arguments import rounding_of, threads_of
 from truenorm.api.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.api.rms_norm import rms_norm_backward, rms_norm_forward
 from truenorm.api.settings import check_arithmetic, variables
-from truenorm.gradient_check import gradcheck
 from truenorm.threads import MOST_THREADS, omp_num_threads, thread_count
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import run_command
@@ -349,9 +347,9 @@ def examine(
 ) -> Diagnosis:
     """Examine the installation of truenorm, and test it.
 
-    With `full`, also check the gradients, and judge truenorm on the quick level. With `gpu`,
-    examine graphics processors instead, or with `full` in addition: bits and speed. `progress` is
-    called with the number of finished steps, the number of all, and the next one.
+    With `full`, also judge truenorm on the quick level, gradients included. With `gpu`, examine
+    graphics processors instead, or with `full` in addition. `progress` is called with the number
+    of finished steps, the number of all, and the next one.
 
     Examples
     --------
@@ -366,7 +364,7 @@ def examine(
     if full or not gpu:
         sections.append(self_test(progress))
     if full:
-        sections += [gradients(), judgement(progress)]
+        sections.append(judgement(progress))
     if gpu:
         sections += devices(progress)
     return Diagnosis(today(), full, tuple(sections), gpu)
@@ -397,24 +395,6 @@ def _compare_outputs(backend: str, dtype: str) -> str:
     if wrong:
         return f"WRONG: {'; '.join(wrong)}"
     return f"correct to the bit ({len(CASES)} cases, forward and backward)"
-
-
-def gradients() -> Section:
-    """Compare the backward passes of truenorm and the textbook with derivatives of forward."""
-    passes: dict[str, Callable[..., Any]] = {
-        "textbook": lambda dy, *inputs: textbook.backward(dy, textbook.forward(*inputs)[1]),
-        "truenorm": lambda dy, *inputs: layer_norm_backward(dy, layer_norm_forward(*inputs)[1]),
-    }
-    lines = (_tested(name, partial(_check, backward)) for name, backward in passes.items())
-    return _section("Gradient check", lines)
-
-
-def _check(backward: Callable[..., Any]) -> str:
-    random = np.random.default_rng(0)
-    inputs = [random.standard_normal((4, 17)), *random.standard_normal((2, 17))]
-    # The operation itself does not take numbers with derivatives.
-    check = gradcheck(lambda x, gamma, beta: textbook.forward(x, gamma, beta)[0], backward, inputs)
-    return f"{check.verdict}, by {check.method}: error {check.error:.1e} of {check.tol:.0e}"
 
 
 def judgement(progress: Progress | None = None) -> Section:

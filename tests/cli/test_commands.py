@@ -186,6 +186,5 @@ def test_doctor_full_with_numpy_alone() -> None:
     done = run_without(OPTIONAL, "--full")
     assert (done.returncode, done.stderr) == (0, "")
     words = " ".join(done.stdout.split())
-    assert words.count("PASS, by complex") == 2
     assert "bfloat16 not tested: bfloat16 needs the package ml_dtypes" in words
     assert words.count("correct: y, dx, dgamma and dbeta") == 3

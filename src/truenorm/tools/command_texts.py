@@ -45,7 +45,7 @@ Exit codes:
     1  there are problems; the lines with -> say what to do
     {CANNOT_RUN}""",
     {
-        "full": "Also check the gradients and judge truenorm itself: about a minute.",
+        "full": "Also judge truenorm itself, gradients included: about a minute.",
         "gpu": "Examine GPUs instead.",
         "json": JSON,
     },

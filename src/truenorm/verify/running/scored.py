@@ -56,7 +56,7 @@ from truenorm.verify.subject import Subject, in_another_process
 from truenorm.verify.types import Array
 
 CHILD, AREA_BYTES, LINE, GAP = "score_child.py", 2**28, 64, 77.0
-REPLY_BYTES, START_SECONDS = 2**18, 60.0
+REPLY_BYTES, START_SECONDS, PYTORCH_SECONDS = 2**18, 60.0, 300.0
 ENVIRONMENT = {
     "PYTHONSAFEPATH": "",
     "MALLOC_PERTURB_": "193",
@@ -219,8 +219,11 @@ class Server:
             except OSError as error:
                 message = f"cannot start {self._command[0]}: {error.strerror}"
                 raise CannotRunError(message) from error
-        self._orders.settimeout(2 * START_SECONDS)
-        reply = self._orders.recv(2000).decode()
+        self._orders.settimeout(PYTORCH_SECONDS)
+        try:
+            reply = self._orders.recv(2000).decode()
+        except TimeoutError:
+            reply = f"it took longer than {PYTORCH_SECONDS:g} s"
         if reply != "ready":
             raise CannotRunError(f"PyTorch cannot be imported there: {reply or 'it ended'}")
 
