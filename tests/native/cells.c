@@ -1,5 +1,5 @@
-/* Tier 1 of float32 rows, to be compiled with another CELL; `reach` scales the bounds of the first
-   look. */
+/* Tier 1 of float32 rows, to be compiled with another CELL; `reach` scales the bounds of the
+   cell test. */
 #include "backward.h"
 #include "forward.h"
 

@@ -1,4 +1,4 @@
-"""The first look of tier 1 at float32 rows: it accepts right results only.
+"""The cell test of tier 1 for float32 rows: it accepts right results only.
 
 With cells of one bit less, or with its bounds divided by 64, it would not.
 """
@@ -50,7 +50,7 @@ def library(folder: Path, instructions: str, cell: int) -> Any:
 
 
 def midpoint_cases(output: str, *, centred: bool) -> Iterator[Case]:
-    """Yield rows with results next to midpoints, in columns that the first look takes."""
+    """Yield rows with results next to midpoints, in columns that the cell test takes."""
     near = (NEAR if centred else RMS_NEAR)[output]
     for k, (size, eps, offset) in enumerate(product(SIZES, (1e-5, 1.0), (0.0, 30.0))):
         with ctx.workprec(PRECISION), np.errstate(all="ignore"):
@@ -92,7 +92,7 @@ def test_smaller_cells_and_bounds_are_detected(
 ) -> None:
     which = ("y", "dx").index(output)
     tried = [(name, cell, 1.0) for name, cell in libraries]
-    if centred or output == "dx":  # y of RMSNorm has one bound for both looks
+    if centred or output == "dx":  # y of RMSNorm has one bound for both tests
         tried += [(name, CELL, 1 / 64) for name, cell in libraries if cell == CELL]
     wrong = dict.fromkeys(tried, 0)
     for case in midpoint_cases(output, centred=centred):
@@ -115,7 +115,7 @@ def undecided(z: Any, bound: Any) -> Any:
 
 
 @pytest.mark.parametrize("size", [64, 256, 1024, 4096])
-def test_share_that_the_first_look_leaves(size: int) -> None:
+def test_share_that_the_cell_test_leaves(size: int) -> None:
     """Elements of normal rows by (T1) and (T3); docs/inside/engine.md has the table."""
     u, h, random = 2.0**-53, 11 if size <= 512 else 12, np.random.default_rng(size)
     x, dy = random.standard_normal((2, 2**20 // size, size), np.float32).astype(float)
