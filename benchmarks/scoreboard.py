@@ -474,7 +474,7 @@ FRONT = {  # the names of subjects, and of the same contestants in `benchmarks.p
 def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
     """Return the table of README.md: grades of y in float32, and times divided by PyTorch's."""
     taken = {
-        (tuple(each["shape"]), each["direction"], each["contestant"]): each["p50"]
+        (tuple(each["shape"]), each["direction"], each["contestant"]): each["time"]
         for each in timings["figures"]
     }
 
@@ -491,12 +491,12 @@ def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
         words = [grades_in(scores["subjects"][key], "float32", each)["y"] for each in GRADES]
         cells = [times(name, shape) for shape in FRONT_SHAPES]
         rows.append([name, *words, *cells])
-    facts, noise = timings["machine"], "" if timings["quiet"] else ", and it was not quiet"
+    facts, noise = timings["machine"], "" if timings["quiet"] else ", not quiet"
     shapes = ["x".join(map(str, shape)) for shape in FRONT_SHAPES]
     head = ["float32", r"y, \|x\| ≤ 1e4", "y, all x", *shapes]
     return (
         f"{markdown_table(head, rows)}\n\n"
-        "Times of forward/backward, PyTorch's = 1; all return new arrays "
+        "Times of forward/backward, PyTorch's = 1, with new arrays "
         f"(`python -m benchmarks.peers`, {facts['date']}, {facts['cpu']}, "
         f"{facts['cores']} cores{noise}).\n"
         "[Grades](docs/reference/grades.md): `python -m benchmarks.scoreboard`, "
