@@ -19,6 +19,7 @@ from promise.families import (
     non_finite_cases,
     usual_case,
 )
+from truenorm.api import fast_path, settings
 from truenorm.kernels import driver
 
 pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
@@ -60,6 +61,46 @@ def test_both_paths_give_the_same_bits(
             ]
         for case, one, other in zip(cases, straight, general, strict=True):
             assert one == other, (str(case), threads)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Count how often the C core asks Python for settings."""
+    names: list[str] = []
+    for name in ("settings_of", "settings_of_backward"):
+        function = getattr(settings, name)
+
+        def counted(*arguments: Any, name: str = name, function: Any = function) -> Any:
+            names.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(settings, name, counted)
+    fast_path.connect()
+    yield names
+    monkeypatch.undo()
+    fast_path.connect()
+
+
+def test_settings_are_asked_for_once_while_no_variable_changes(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.ones((3, 5), np.float32)
+    monkeypatch.delenv("TRUENORM_ROUNDING", raising=False)
+    monkeypatch.setenv("TRUENORM_THREADS", "2")
+    for value in ("", "fast", "correct", "fast", None, ""):
+        if value is None:
+            monkeypatch.delenv("TRUENORM_ROUNDING")
+        else:
+            monkeypatch.setenv("TRUENORM_ROUNDING", value)
+        asked.clear()
+        for _ in range(3):
+            _, saved = tn.layer_norm_forward(x)
+            assert saved.settings.rounding == (value or "correct")
+            tn.layer_norm_backward(x, saved)
+        assert asked == ["settings_of", "settings_of_backward"]
+    monkeypatch.setenv("TRUENORM_ROUNDING", "up")
+    with pytest.raises(ValueError, match="TRUENORM_ROUNDING is set to 'up'"):
+        tn.layer_norm(x)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ enum {
     GRADIENTS_TYPE,
     LAYER_NORM,
     OS,
-    VARIABLES, /* a tuple of keys of os.environ._data; the last is OMP_NUM_THREADS */
+    VARIABLES, /* a tuple of keys of os.environ._data: the variables that settings depend on */
     SETTINGS_OF,
     SETTINGS_OF_BACKWARD,
     THREAD_COUNT,
@@ -62,11 +62,10 @@ enum {
     TEMPLATE = FIELD_NAMES + FIELDS,
     OBJECTS
 };
-enum { OVERRIDES = 3 }; /* the first variables */
-
 enum {
     LOCK_KEPT_BELOW = 1 << 13, /* elements: releasing the lock would cost as much as the call */
     SINGLE_THREAD_BELOW = 1 << 14, /* elements */
+    SEEN = 4,                      /* variables */
     CACHED = 16,
 };
 
@@ -78,12 +77,19 @@ typedef struct {
     bool centred, fast;
 } settings_t;
 
+/* What Python made of arguments: of eps, rounding and threads, or of saved settings and threads. */
+typedef struct {
+    settings_t asked, found;
+} cached_t;
+
 typedef struct {
     PyObject *objects[OBJECTS];
     new_from_descr_t new_from_descr;
     allocfunc new_saved, new_gradients;
-    long cpus; /* the default number of threads without OMP_NUM_THREADS; 0: not asked yet */
-    settings_t cached[CACHED];
+    PyObject *seen[SEEN]; /* the values of variables under which the rest was found, or NULL */
+    uint64_t changes;     /* how often one of them changed */
+    long cpus;            /* the default number of threads; 0: not asked yet */
+    cached_t forward[CACHED], backward[CACHED];
 } state_t;
 
 const Py_ssize_t size_of_state = sizeof(state_t);
@@ -93,9 +99,24 @@ int traverse_state(PyObject *module, visitproc visit, void *arg) /* the name tha
     state_t *state = PyModule_GetState(module);
     for (int k = 0; state != NULL && k < OBJECTS; k++)
         Py_VISIT(state->objects[k]);
-    for (int k = 0; state != NULL && k < CACHED; k++)
-        Py_VISIT(state->cached[k].object);
+    for (int k = 0; state != NULL && k < SEEN; k++)
+        Py_VISIT(state->seen[k]);
+    for (int k = 0; state != NULL && k < CACHED; k++) {
+        Py_VISIT(state->forward[k].found.object);
+        Py_VISIT(state->backward[k].asked.object);
+    }
     return 0;
+}
+
+/* Forget what Python made of arguments and variables. */
+static void forget(state_t *state)
+{
+    state->changes++;
+    state->cpus = 0;
+    for (int k = 0; k < CACHED; k++) {
+        Py_CLEAR(state->forward[k].found.object);
+        Py_CLEAR(state->backward[k].asked.object);
+    }
 }
 
 int clear_state(PyObject *module)
@@ -106,8 +127,9 @@ int clear_state(PyObject *module)
     state->new_from_descr = NULL; /* calls are declined from now on */
     for (int k = 0; k < OBJECTS; k++)
         Py_CLEAR(state->objects[k]);
-    for (int k = 0; k < CACHED; k++)
-        Py_CLEAR(state->cached[k].object);
+    for (int k = 0; k < SEEN; k++)
+        Py_CLEAR(state->seen[k]);
+    forget(state);
     return 0;
 }
 
@@ -156,20 +178,31 @@ static bool is_text(PyObject *object, const char *text)
     return PyUnicode_CheckExact(object) && PyUnicode_CompareWithASCIIString(object, text) == 0;
 }
 
-/* True if one of these variables may be set, and is not empty: then Python reads it. */
-static bool may_be_set(const state_t *state, int from, int to)
+/* Forget what was found under other values of the variables. Return False if the values cannot be
+   read here: then nothing may be remembered. A value that was set again is another object. */
+static bool sees_variables(state_t *state)
 {
     PyObject *environ = PyDict_GetItemWithError(state->objects[OS], state->objects[ENVIRON]);
     PyObject *data = environ ? PyObject_GetAttr(environ, state->objects[DATA]) : NULL;
-    bool is_set = data == NULL || !PyDict_CheckExact(data);
-    for (int k = from; k < to && !is_set; k++) {
+    bool is_readable = data != NULL && PyDict_CheckExact(data);
+    for (int k = 0; k < SEEN && is_readable; k++) {
         PyObject *key = PyTuple_GetItem(state->objects[VARIABLES], k);
-        PyObject *value = PyDict_GetItemWithError(data, key);
-        is_set = value != NULL && PyObject_Size(value) != 0;
+        PyObject *value = PyDict_GetItemWithError(data, key), *old = state->seen[k];
+        if (value == old)
+            continue;
+        state->seen[k] = Py_XNewRef(value);
+        Py_XDECREF(old);
+        forget(state);
     }
     Py_XDECREF(data);
     PyErr_Clear();
-    return is_set;
+    return is_readable;
+}
+
+/* True if no variable changed while Python read them. */
+static bool sees_as_before(state_t *state, uint64_t changes)
+{
+    return sees_variables(state) && state->changes == changes;
 }
 
 /* Read the argument threads. Return False if Python must. */
@@ -217,10 +250,17 @@ static uint64_t bits_of_eps(const settings_t *settings)
     return bits;
 }
 
-static int place_of(const settings_t *settings)
+static cached_t *place_in(cached_t *cache, const settings_t *asked)
 {
-    uint64_t kind = settings->centred + 2u * settings->fast + 4u * (uint64_t)settings->limit;
-    return (int)((bits_of_eps(settings) + kind) * 0x9E3779B97F4A7C15u >> 60) % CACHED;
+    uint64_t kind = asked->centred + 2u * asked->fast + 4u * (uint64_t)asked->limit;
+    uint64_t key = bits_of_eps(asked) + kind + (uint64_t)(uintptr_t)asked->object;
+    return &cache[(key * 0x9E3779B97F4A7C15u >> 60) % CACHED];
+}
+
+static bool are_equal(const settings_t *a, const settings_t *b)
+{
+    return a->object == b->object && a->limit == b->limit && a->centred == b->centred &&
+           a->fast == b->fast && bits_of_eps(a) == bits_of_eps(b);
 }
 
 /* Read the settings of a forward pass. Return False if the call is declined, or with an error.
@@ -228,19 +268,20 @@ static int place_of(const settings_t *settings)
 static bool settings_of_forward(state_t *state, PyObject *norm, PyObject *eps, PyObject *rounding,
                                 PyObject *backend, PyObject *threads, settings_t *settings)
 {
-    settings_t *cached = NULL;
+    cached_t *cached = NULL;
+    settings_t asked = {.centred = settings->centred};
     if (PyFloat_CheckExact(eps) && (backend == Py_None || is_this_backend(backend)) &&
-        read_rounding(rounding, &settings->fast) && read_limit(threads, &settings->limit) &&
-        !may_be_set(state, 0, OVERRIDES)) {
-        settings->eps = PyFloat_AsDouble(eps);
-        cached = &state->cached[place_of(settings)];
-        if (cached->object != NULL && cached->limit == settings->limit &&
-            cached->centred == settings->centred && cached->fast == settings->fast &&
-            bits_of_eps(cached) == bits_of_eps(settings)) {
-            settings->object = Py_NewRef(cached->object);
+        read_rounding(rounding, &asked.fast) && read_limit(threads, &asked.limit) &&
+        sees_variables(state)) {
+        asked.eps = PyFloat_AsDouble(eps);
+        cached = place_in(state->forward, &asked);
+        if (cached->found.object != NULL && are_equal(&cached->asked, &asked)) {
+            *settings = cached->found;
+            Py_INCREF(settings->object);
             return true;
         }
     }
+    uint64_t changes = state->changes;
     PyObject *results = PyObject_CallFunctionObjArgs(state->objects[SETTINGS_OF], norm, eps,
                                                      rounding, backend, threads, NULL);
     if (results == NULL)
@@ -250,10 +291,10 @@ static bool settings_of_forward(state_t *state, PyObject *norm, PyObject *eps, P
     if (is_read)
         settings->object = Py_NewRef(object);
     Py_DECREF(results);
-    if (is_read && cached != NULL) {
-        PyObject *old = cached->object;
-        *cached = *settings;
-        Py_INCREF(cached->object);
+    if (is_read && cached != NULL && sees_as_before(state, changes)) {
+        PyObject *old = cached->found.object;
+        *cached = (cached_t){asked, *settings};
+        Py_INCREF(object);
         Py_XDECREF(old);
     }
     return is_read;
@@ -264,11 +305,19 @@ static bool settings_of_forward(state_t *state, PyObject *norm, PyObject *eps, P
 static bool settings_of_backward(state_t *state, PyObject *saved, PyObject *backend,
                                  PyObject *threads, settings_t *settings)
 {
+    cached_t *cached = NULL;
+    settings_t asked = {.object = saved, .centred = settings->centred};
+    if ((backend == Py_None || is_this_backend(backend)) && read_limit(threads, &asked.limit) &&
+        sees_variables(state)) {
+        cached = place_in(state->backward, &asked);
+        if (are_equal(&cached->asked, &asked)) {
+            *settings = cached->found;
+            return true;
+        }
+    }
     if (!read_fields(saved, settings))
         return false;
-    if ((backend == Py_None || is_this_backend(backend)) && read_limit(threads, &settings->limit) &&
-        !may_be_set(state, 0, OVERRIDES))
-        return true;
+    uint64_t changes = state->changes;
     PyObject *results = PyObject_CallFunctionObjArgs(state->objects[SETTINGS_OF_BACKWARD], saved,
                                                      backend, threads, NULL);
     PyObject *chosen = results ? PyTuple_GetItem(results, 0) : NULL;
@@ -277,6 +326,12 @@ static bool settings_of_backward(state_t *state, PyObject *saved, PyObject *back
         name && is_this_backend(name) && read_fields(PyTuple_GetItem(results, 1), settings);
     Py_XDECREF(name);
     Py_XDECREF(results);
+    if (is_read && cached != NULL && sees_as_before(state, changes)) {
+        PyObject *old = cached->asked.object;
+        *cached = (cached_t){asked, *settings};
+        Py_INCREF(saved);
+        Py_XDECREF(old);
+    }
     return is_read;
 }
 
@@ -412,8 +467,8 @@ static int threads_of(state_t *state, long limit, PyObject *x)
         elements *= ((array_t *)x)->dimensions[k];
     if (elements < SINGLE_THREAD_BELOW)
         return 1;
-    bool is_set = limit == 0 && may_be_set(state, OVERRIDES, OVERRIDES + 1);
-    if (limit == 0 && !is_set)
+    bool is_seen = limit == 0 && sees_variables(state);
+    if (is_seen)
         limit = state->cpus;
     if (limit == 0) {
         PyObject *count =
@@ -422,7 +477,7 @@ static int threads_of(state_t *state, long limit, PyObject *x)
         Py_XDECREF(count);
         if (limit == -1 && PyErr_Occurred())
             return 0;
-        if (!is_set)
+        if (is_seen)
             state->cpus = limit;
     }
     return limit < 1 ? 1 : limit > MOST_THREADS ? MOST_THREADS : (int)limit;
