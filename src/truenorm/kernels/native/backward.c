@@ -3,7 +3,8 @@
 
 outcome_t NAME(forward)(const call_t *call, int64_t from, int64_t to);
 int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to);
-outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, bool starts,
+                              double *sums);
 void NAME(fast_merge)(double *sums, const double *others, int64_t size);
 int64_t NAME(fast_round)(const call_t *call, const double *sums);
 int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, term_sums_t *terms,
@@ -80,7 +81,7 @@ INLINE int take_rows(const call_t *call, int64_t start, int64_t n, int64_t offse
 }
 
 INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool with_dgamma,
-                               double *sums)
+                               bool starts, double *sums)
 {
     int64_t size = call->size;
     outcome_t outcome = {0, false, NOTHING};
@@ -114,12 +115,19 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
                         call->status[taken[i]] = UNDECIDED;
                 is_first = false;
             }
-            if (is_first)
+            bool sets = starts && start == from;
+            if (is_first) { /* no row is finite */
+                if (sets)
+                    zero_sums(sums, size, offset, columns);
                 continue;
+            }
             extent_t extent = extent_of(&extents);
             bool exact = is_exact_group(extent);
             outcome.extent = wider(outcome.extent, extent);
-            add_block_sums(&block_sums, sums, size, offset, columns, exact, with_dgamma);
+            if (sets)
+                set_sums(&block_sums, sums, size, offset, columns, exact, with_dgamma);
+            else
+                add_block_sums(&block_sums, sums, size, offset, columns, exact, with_dgamma);
             for (int64_t i = start; i < start + n && !exact; i++)
                 for (int64_t j = offset; j < offset + columns && call->status[i] != NOT_FINITE; j++)
                     add_to_sum(sums + DBETA_HIGH * size + j, sums + DBETA_LOW * size + j,
@@ -130,11 +138,11 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
     return outcome;
 }
 
-/* Write dx and the row status, and add to the sums over rows (SUMS x size). */
-outcome_t NAME(backward)(const call_t *call, int64_t from, int64_t to, double *sums)
+/* Write dx and the row status, and add to the sums over rows (SUMS x size), or start them. */
+outcome_t NAME(backward)(const call_t *call, int64_t from, int64_t to, bool starts, double *sums)
 {
-    return call->without_dgamma ? backward_rows(call, from, to, false, sums)
-                                : backward_rows(call, from, to, true, sums);
+    return call->without_dgamma ? backward_rows(call, from, to, false, starts, sums)
+                                : backward_rows(call, from, to, true, starts, sums);
 }
 
 /* ---- columns ---- */

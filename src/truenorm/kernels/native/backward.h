@@ -330,6 +330,33 @@ INLINE void add_block_sums(const block_sums_t *block_sums, double *sums, int64_t
             add_to_sum(dbeta + j, dbeta_low + j, block_sums->dbeta[j]);
 }
 
+/* Start the sums over rows of some columns at zero. */
+INLINE void zero_sums(double *sums, int64_t size, int64_t offset, int64_t n)
+{
+    for (int s = 0; s < SUMS; s++)
+        memset(sums + s * size + offset, 0, (size_t)n * sizeof(double));
+}
+
+INLINE void add_zero(double *restrict sums, const double *restrict terms, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        sums[j] = terms[j] + 0.0;
+}
+
+/* Start the sums over rows with the block sums of a group: `add_block_sums` to zeros, with the
+   same bits: -0 becomes the +0 of this addition. */
+INLINE void set_sums(const block_sums_t *block_sums, double *sums, int64_t size, int64_t offset,
+                     int64_t n, bool exact, bool with_dgamma)
+{
+    zero_sums(sums, size, offset, n);
+    if (with_dgamma) {
+        add_zero(sums + DGAMMA_HIGH * size + offset, block_sums->dgamma, n);
+        add_zero(sums + DGAMMA_BOUND * size + offset, block_sums->bound, n);
+    }
+    if (exact)
+        add_zero(sums + DBETA_HIGH * size + offset, block_sums->dbeta, n);
+}
+
 /* Structure check: True if g is constant along a row, so that dx is zero (D21); RMSNorm: if g is
    zero. */
 static inline bool is_constant(const call_t *call, const element_t *dy)

@@ -328,8 +328,10 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
 }
 
 /* Write dx and the row status, and add to the sums over rows (SUMS64 x size). */
-static outcome_t backward(const call_t *call, int64_t from, int64_t to, double *sums)
+static outcome_t backward(const call_t *call, int64_t from, int64_t to, bool starts, double *sums)
 {
+    if (starts)
+        memset(sums, 0, (size_t)(SUMS64 * call->size) * sizeof(double));
     return call->centred ? backward_rows(call, from, to, true, sums)
                          : backward_rows(call, from, to, false, sums);
 }

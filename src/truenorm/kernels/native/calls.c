@@ -162,22 +162,29 @@ bool is_exact_sum(extent_t extent, int64_t rows)
     return range.top + 2 * range.bits - 53 <= range.bottom + 53;
 }
 
-static double *sums_of(sweep_t *sweep, int64_t slot, int64_t numbers)
+/* True for the first use of a slot, whose sums the kernel starts. */
+static bool starts_sums(sweep_t *sweep, int64_t slot)
 {
-    double *sums = sweep->sums + slot * numbers;
-    if (!sweep->is_used[slot]) {
-        sweep->is_used[slot] = true;
-        memset(sums, 0, (size_t)numbers * sizeof(double));
-    }
-    return sums;
+    bool is_used = sweep->is_used[slot];
+    sweep->is_used[slot] = true;
+    return !is_used;
+}
+
+/* The sums of all rows, in the first slot; zeros if no chunk used it. */
+static double *first_sums(sweep_t *sweep, int64_t numbers)
+{
+    if (starts_sums(sweep, 0))
+        memset(sweep->sums, 0, (size_t)numbers * sizeof(double));
+    return sweep->sums;
 }
 
 static void backward_chunk(void *argument, int64_t chunk, int worker)
 {
     sweep_t *sweep = argument;
-    double *sums = sums_of(sweep, worker, sweep->kernels->sums * sweep->call->size);
-    outcome_t outcome =
-        sweep->kernels->backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), sums);
+    double *sums = sweep->sums + worker * sweep->kernels->sums * sweep->call->size;
+    outcome_t outcome = sweep->kernels->backward(sweep->call, chunk * sweep->rows,
+                                                 end_of(sweep, chunk), starts_sums(sweep, worker),
+                                                 sums);
     note(sweep, outcome);
     sweep->extents[worker] = wider(sweep->extents[worker], outcome.extent);
 }
@@ -251,9 +258,9 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
         if (!sweep->is_used[k])
             continue;
         extent = wider(extent, sweep->extents[k]);
-        sweep->kernels->merge(sums_of(sweep, 0, numbers), sweep->sums + k * numbers, size);
+        sweep->kernels->merge(first_sums(sweep, numbers), sweep->sums + k * numbers, size);
     }
-    double *sums = sums_of(sweep, 0, numbers);
+    double *sums = first_sums(sweep, numbers);
     if (call->dbeta) {
         if (!is_exact_sum(extent, call->rows))
             return NOT_DONE;
@@ -281,9 +288,9 @@ static void fast_backward_chunk(void *argument, int64_t chunk, int worker)
 {
     sweep_t *sweep = argument;
     (void)worker;
-    note(sweep, sweep->kernels->fast_backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk),
-                                              sums_of(sweep, chunk, sweep->kernels->fast_sums *
-                                                                        sweep->call->size)));
+    double *sums = sweep->sums + chunk * sweep->kernels->fast_sums * sweep->call->size;
+    note(sweep, sweep->kernels->fast_backward(sweep->call, chunk * sweep->rows,
+                                              end_of(sweep, chunk), true, sums));
 }
 
 static end_t backward_fast(sweep_t *sweep, int64_t blocks)
@@ -336,11 +343,13 @@ static void partial_chunk(void *argument, int64_t chunk, int worker)
 {
     sweep_t *sweep = argument;
     call_t *call = sweep->call;
-    double *sums = sums_of(sweep, worker, SUMS * call->size);
+    double *sums = sweep->sums + worker * SUMS * call->size;
+    bool starts = starts_sums(sweep, worker);
     int64_t end = end_of(sweep, chunk), step = up(IN_CACHE / call->size, GROUP);
     for (int64_t from = chunk * sweep->rows; from < end; from += step) {
         int64_t to = from + step < end ? from + step : end;
-        outcome_t outcome = sweep->kernels->backward(call, from, to, sums);
+        outcome_t outcome = sweep->kernels->backward(call, from, to, starts, sums);
+        starts = false;
         sweep->extents[worker] = wider(sweep->extents[worker], outcome.extent);
         if (!outcome.not_finite) /* else the row status is not written */
             outcome.not_ok +=
@@ -417,7 +426,7 @@ static end_t finish_partial(sweep_t *sweep, partial_t *partial, int64_t *room)
 {
     call_t *call = sweep->call;
     int64_t size = call->size;
-    double *sums = sums_of(sweep, 0, SUMS * size);
+    double *sums = first_sums(sweep, SUMS * size);
     extent_t extent = sweep->extents[0];
     for (int k = 0; k < call->threads; k++) {
         sweep->kernels->empty_bins(&sweep->terms[k]);

@@ -92,10 +92,12 @@ typedef struct {
 /* The kernels of one instruction set and type of rows. */
 typedef struct {
     const char *name;
-    int sums, fast_sums; /* numbers a column that `backward` and `fast_backward` add to */
+    /* Numbers a column that `backward` and `fast_backward` add to; `starts`: that they set first. */
+    int sums, fast_sums;
     outcome_t (*forward)(const call_t *call, int64_t from, int64_t to);
-    outcome_t (*backward)(const call_t *call, int64_t from, int64_t to, double *sums);
-    outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+    outcome_t (*backward)(const call_t *call, int64_t from, int64_t to, bool starts, double *sums);
+    outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, bool starts,
+                               double *sums);
     end_t (*long_forward)(call_t *call); /* whole calls on few long rows, correct; or NULL */
     end_t (*long_backward)(call_t *call);
     int64_t (*add_terms)(const call_t *call, int64_t from, int64_t to, term_sums_t *terms,

@@ -550,8 +550,11 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
 }
 
 /* Write dx and the row status in fast mode, and add to the sums over rows (FAST_SUMS64 x size). */
-outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums)
+outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, bool starts,
+                              double *sums)
 {
+    if (starts)
+        memset(sums, 0, (size_t)(FAST_SUMS64 * call->size) * sizeof(double));
     return call->centred ? fast_backward_rows(call, from, to, true, sums)
                          : fast_backward_rows(call, from, to, false, sums);
 }

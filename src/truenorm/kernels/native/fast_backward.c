@@ -148,8 +148,14 @@ static void add_large_terms(const four_t *four, int64_t n, double *dgamma)
         }
 }
 
-/* Write dx of some columns of four rows, and add to their sums. n <= COLUMNS, padded. */
-INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
+INLINE doubles sum_so_far(const double *sums, bool starts)
+{
+    return starts ? all(0) : LOAD(doubles, sums);
+}
+
+/* Write dx of some columns of four rows, and add to their sums, or start them. n <= COLUMNS,
+   padded. */
+INLINE void write_columns(const four_t *four, const float *gamma, int64_t n, bool starts,
                           double *restrict dgamma, double *restrict dbeta)
 {
     float terms[COLUMNS];
@@ -160,21 +166,23 @@ INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
             store_floats(four->dx[k] + j, dx[k]);
         STORE(terms + j, term);
         top = max_bits((bits)term & 0x7FFFFFFFu, top);
-        STORE(dbeta + j, LOAD(doubles, dbeta + j) + dbeta_of_four(four, j));
-        STORE(dbeta + j + L, LOAD(doubles, dbeta + j + L) + dbeta_of_four(four, j + L));
+        STORE(dbeta + j, sum_so_far(dbeta + j, starts) + dbeta_of_four(four, j));
+        STORE(dbeta + j + L, sum_so_far(dbeta + j + L, starts) + dbeta_of_four(four, j + L));
     }
     if (largest_of(top) >= 0x7F800000u) {
+        if (starts)
+            memset(dgamma, 0, (size_t)n * sizeof(double));
         add_large_terms(four, n, dgamma);
         return;
     }
     for (int64_t j = 0; j < n; j += L)
         STORE(dgamma + j, multiply_add(widened(LOAD(halves, terms + j)), all(1 / TERM_SCALE),
-                                       LOAD(doubles, dgamma + j)));
+                                       sum_so_far(dgamma + j, starts)));
 }
 
 /* Write the last columns, fewer than 2*L, from copies padded with zeros. */
-static void write_last_columns(const four_t *four, const float *gamma, int64_t n, double *dgamma,
-                               double *dbeta)
+static void write_last_columns(const four_t *four, const float *gamma, int64_t n, bool starts,
+                               double *dgamma, double *dbeta)
 {
     element_t x[FOUR][2 * L] = {{0}}, dy[FOUR][2 * L] = {{0}}, dx[FOUR][2 * L];
     float scale[2 * L] = {0};
@@ -189,9 +197,11 @@ static void write_last_columns(const four_t *four, const float *gamma, int64_t n
         filled.dx[k] = dx[k];
     }
     memcpy(scale, gamma, (size_t)n * sizeof(float));
-    memcpy(sums[0], dgamma, (size_t)n * sizeof(double));
-    memcpy(sums[1], dbeta, (size_t)n * sizeof(double));
-    write_columns(&filled, scale, 2 * L, sums[0], sums[1]);
+    if (!starts) {
+        memcpy(sums[0], dgamma, (size_t)n * sizeof(double));
+        memcpy(sums[1], dbeta, (size_t)n * sizeof(double));
+    }
+    write_columns(&filled, scale, 2 * L, false, sums[0], sums[1]);
     memcpy(dgamma, sums[0], (size_t)n * sizeof(double));
     memcpy(dbeta, sums[1], (size_t)n * sizeof(double));
     for (int k = 0; k < FOUR; k++)
@@ -233,7 +243,7 @@ static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double
 }
 
 INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to, bool centred,
-                                    const float *gamma, double *sums)
+                                    const float *gamma, bool starts, double *sums)
 {
     element_t zeros[COLUMNS] = {0}, waste[COLUMNS];
     int64_t size = call->size;
@@ -256,7 +266,8 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
                 four.dy[k] = is_easy ? elements_at(call->dy, at) : zeros;
                 four.dx[k] = is_easy ? results_at(call, at) : waste;
             }
-            write_columns(&four, gamma + offset, whole, dgamma + offset, dbeta + offset);
+            write_columns(&four, gamma + offset, whole, starts && start == from, dgamma + offset,
+                          dbeta + offset);
             if (whole == columns)
                 continue;
             for (int k = 0; k < FOUR; k++) {
@@ -265,7 +276,8 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
                 four.dx[k] += whole;
             }
             write_last_columns(&four, gamma + offset + whole, columns - whole,
-                               dgamma + offset + whole, dbeta + offset + whole);
+                               starts && start == from, dgamma + offset + whole,
+                               dbeta + offset + whole);
         }
         for (int64_t k = 0; k < n; k++) {
             if (!four.rows[k].is_easy && !write_hard_row(call, start + k, dgamma, dbeta)) {
@@ -278,11 +290,13 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
     return outcome;
 }
 
-/* Write dx and the row status in fast mode, and add to the sums over rows (2 x size). */
-outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums)
+/* Write dx and the row status in fast mode, and add to the sums over rows (2 x size), or start
+   them. */
+outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, bool starts,
+                              double *sums)
 {
-    return call->centred ? fast_backward_rows(call, from, to, true, call->gamma, sums)
-                         : fast_backward_rows(call, from, to, false, call->gamma, sums);
+    return call->centred ? fast_backward_rows(call, from, to, true, call->gamma, starts, sums)
+                         : fast_backward_rows(call, from, to, false, call->gamma, starts, sums);
 }
 
 void NAME(fast_merge)(double *sums, const double *others, int64_t size)

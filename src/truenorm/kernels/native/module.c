@@ -282,7 +282,7 @@ static void do_backward(rows_t *rows)
 {
     const kernels_t *kernels = kernels_selected(rows->call.type);
     rows->outcome = (rows->call.fast ? kernels->fast_backward : kernels->backward)(
-        &rows->call, 0, rows->call.rows, rows->sums);
+        &rows->call, 0, rows->call.rows, false, rows->sums);
 }
 static void do_statistics(rows_t *rows)
 {

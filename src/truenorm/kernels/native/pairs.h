@@ -23,7 +23,8 @@ enum { FAST_DGAMMA_HIGH, FAST_DGAMMA_LOW, FAST_DBETA_HIGH, FAST_DBETA_LOW, FAST_
 
 /* fast64.c and forward64.c */
 outcome_t NAME(fast_forward)(const call_t *call, int64_t from, int64_t to);
-outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, bool starts,
+                              double *sums);
 void NAME(fast_merge)(double *sums, const double *others, int64_t size);
 int64_t NAME(fast_round)(const call_t *call, const double *sums);
 int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to);
