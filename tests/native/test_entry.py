@@ -443,6 +443,11 @@ def test_no_leaks(calls: int) -> None:
     def forward(x: Any, *rest: Any) -> Any:
         return _core.forward(LAYER_NORM, x, gamma, gamma, *rest)
 
+    def backward_with(variable: str) -> Any:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("TRUENORM_THREADS", variable)
+            return _core.backward(LAYER_NORM, x, saved, None, *usual)
+
     usual = (None, None, None)
     several: list[Callable[[], Any]] = [
         lambda: forward(x, -1, 1e-5, "correct", None, *usual, True),
@@ -456,6 +461,8 @@ def test_no_leaks(calls: int) -> None:
         lambda: _core.backward(LAYER_NORM, x, saved, out, *usual),
         lambda: _core.backward(LAYER_NORM, x, fast, None, *usual),
         lambda: _core.backward(LAYER_NORM, special, saved, None, *usual),
+        lambda: backward_with("2"),
+        lambda: backward_with("none"),
         lambda: _core.backward(LAYER_NORM, x, x, None, *usual),
         lambda: _core.backward(RMS_NORM, x, saved, None, *usual),
         lambda: _core.backward(LAYER_NORM, x, saved, None, "nope", None, None),
