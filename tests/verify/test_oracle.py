@@ -17,6 +17,7 @@ from truenorm import user_cache
 from truenorm.verify import oracle
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.oracle import (
     ONE,
     AnswerKey,
@@ -134,7 +135,6 @@ ROOM = 2_200_000
 ROW = "float32-normal-4x67"
 assert LAYER_NORM.folder is not None
 FOLDER = LAYER_NORM.folder
-CASES = [each for operation in OPERATIONS.values() for each in quick_cases(operation)]
 
 
 @pytest.fixture
@@ -316,17 +316,14 @@ class TestQuickLevel:
         content = shipped(each.operation).get(key.name)
         if content is not None:  # it was chosen
             found = unpack(key, each.operation.predictors, content)
-            assert found is not None
-            assert fingerprint(found) == fingerprint(compute_exact(each))
+            assert found is not None, each
+            assert fingerprint(found) == fingerprint(compute_exact(each)), each
 
-    @pytest.mark.parametrize("each", CASES[::43], ids=str)
-    def test_a_sample_is_recomputed(self, each: Case) -> None:
-        self.check(each)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("each", CASES, ids=str)
-    def test_all_are_recomputed(self, each: Case) -> None:
-        self.check(each)
+    @pytest.mark.parametrize("step", [43, pytest.param(1, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+    def test_they_are_recomputed(self, operation: Norm, step: int) -> None:
+        for each in quick_cases(operation)[::step]:
+            self.check(each)
 
     def test_stale_or_damaged_ones_are_not_used(self, tmp_path: Path) -> None:
         archive, sources_hash = tmp_path / oracle.QUICK_ARCHIVE, tmp_path / oracle.QUICK_SOURCES

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,12 @@ from verify.planted.registry import PLANTED
 
 SMALL = tv.case("float32-normal-4x17")
 WIDER = tv.case("float32-normal-4x64")
-SPECIAL = [case for case in tv.cases("float32") if case.kind == "special"]
-SUBNORMAL = [case for case in tv.cases("float32") if case.kind == "subnormal"]
 TINY = np.finfo(np.float32).tiny
+
+
+@cache
+def cases_of(kind: str) -> list[Case]:
+    return [case for case in tv.cases("float32") if case.kind == kind]
 
 
 def records_of(
@@ -292,12 +296,13 @@ class TestValues:
     )
     def test_non_finite_results(self, change: Callable[[Array, Case], Array], cause: str) -> None:
         cases = [
-            records_of(case, (PLAIN, {"y": change(right(case, "y"), case)})) for case in SPECIAL
+            records_of(case, (PLAIN, {"y": change(right(case, "y"), case)}))
+            for case in cases_of("special")
         ]
         assert conduct.explain_special("y", cases) == cause
 
     def test_infinities_that_are_clipped(self) -> None:
-        case = next(case for case in SPECIAL if np.isinf(right(case, "dbeta")).any())
+        case = next(case for case in cases_of("special") if np.isinf(right(case, "dbeta")).any())
         wide = case.with_inputs(dy=np.where(np.arange(17) < 4, np.inf, case.dy).astype(np.float32))
         result = np.nan_to_num(right(wide, "dbeta"))
         cause = conduct.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
@@ -305,7 +310,7 @@ class TestValues:
 
     def test_non_finite_inputs_that_are_replaced(self) -> None:
         cases = []
-        for case in SPECIAL:
+        for case in cases_of("special"):
             with_zeros = case.with_inputs(x=np.where(np.isfinite(case.x), case.x, np.float32(0)))
             cases.append(records_of(case, (PLAIN, {"y": right(with_zeros, "y")})))
         cause = conduct.explain_special("y", cases)
@@ -324,7 +329,10 @@ class TestValues:
         ids=["flushed", "right", "one"],
     )
     def test_subnormal_numbers(self, change: Callable[[Array], Array], cause: str) -> None:
-        cases = [records_of(case, (PLAIN, {"y": change(right(case, "y"))})) for case in SUBNORMAL]
+        cases = [
+            records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
+            for case in cases_of("subnormal")
+        ]
         assert conduct.explain_subnormal("y", cases) == cause
 
     def test_subnormal_results_of_normal_inputs(self) -> None:

@@ -3,6 +3,7 @@
 import ast
 import io
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from truenorm.verify.grading.grades import grade, order_findings
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.judge import SubjectOptions, collect, with_options
+from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
@@ -373,13 +375,18 @@ def test_limit_of_zero_is_refused(options: SubjectOptions) -> None:
     assert with_options(subject, SubjectOptions(kappa=None)).domain == subject.domain
 
 
-LONGEST = max(cases("float32", "full", EXTENSIONS), key=lambda case: len(case.name))
 ROWS = Call("rows", 0, 1)
 
 
+@cache
+def longest() -> Case:
+    """Return the case with the longest name."""
+    return max(cases("float32", "full", EXTENSIONS), key=lambda case: len(case.name))
+
+
 def lines_of(guard: str, text: str, call: Call) -> list[str]:
-    record = Record(LONGEST.name, call)
-    symptom = Symptom(guard, LONGEST, record, "dx", text, (1, 2))
+    record = Record(longest().name, call)
+    symptom = Symptom(guard, longest(), record, "dx", text, (1, 2))
     return reproducer(symptom, SubjectSpec("kernel.py")).splitlines()
 
 
@@ -395,7 +402,7 @@ def test_the_comment_fits_80_columns(guard: str, text: str, call: Call) -> None:
     assert 1 <= len(comment) <= 2
     assert lines[: len(comment)] == comment
     assert max(map(len, comment)) <= 80
-    assert comment[0].startswith(f"# {LONGEST.name}:")
+    assert comment[0].startswith(f"# {longest().name}:")
     assert all(line.isprintable() for line in comment)
     assert len(lines) <= 10
 

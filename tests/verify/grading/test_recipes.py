@@ -1,6 +1,7 @@
 """Recipes are identified by their bits, and other bits by a hypothesis."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,10 @@ def test_other_operation_is_recognized(
     assert cause in report.findings[0].cause
 
 
-TELLING = [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case, {})]
+@cache
+def telling() -> list[Case]:
+    """Return the cases whose bits tell recipes apart."""
+    return [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case, {})]
 
 
 def to_bfloat16(numbers: Float64s) -> Array:
@@ -187,7 +191,7 @@ def to_bfloat16(numbers: Float64s) -> Array:
 @pytest.mark.parametrize("words", ["beta is left out", "y is truncated, not rounded"])
 def test_hypothesis_with_the_bits_of_y(words: str) -> None:
     hypothesis = tv.LAYER_NORM.hypotheses("y")[words]
-    results = [(case, to_bfloat16(hypothesis(case))) for case in TELLING]
+    results = [(case, to_bfloat16(hypothesis(case))) for case in telling()]
     assert diagnose_bits(results, "y") == f"{words} (matches the bits of y)"
 
 
@@ -198,7 +202,7 @@ def test_two_percent_of_other_bits_are_too_many() -> None:
         y = hypothesis(case)
         return to_bfloat16(np.where(np.arange(y.size).reshape(y.shape) % 50, y, 2 * y))
 
-    assert not diagnose_bits([(case, mostly(case)) for case in TELLING], "y")
+    assert not diagnose_bits([(case, mostly(case)) for case in telling()], "y")
 
 
 def test_recipe_in_words() -> None:

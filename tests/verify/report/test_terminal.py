@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from functools import cache
 
 import pytest
 from rich.console import Console
@@ -122,12 +123,14 @@ def test_old_encodings_get_other_signs() -> None:
     assert line_with(text, "+").split()[:3] == ["+", "pass", "repeatable"]
 
 
-LONGEST = max((str(case) for case in cases("bfloat16", "full", EXTENSIONS)), key=len)
+@cache
+def longest_name() -> str:
+    return max((str(case) for case in cases("bfloat16", "full", EXTENSIONS)), key=len)
 
 
 def test_no_row_of_the_grades_is_broken_at_80_columns() -> None:
     """The worst case is in the same table if there is room."""
-    report, name = failing_report(), LONGEST
+    report, name = failing_report(), longest_name()
     assert shown(report, width=80).count("worst case") == 1
     assert line_with(shown(report, width=80), "type").endswith("worst case             ")
     grades = tuple(dataclasses.replace(each, worst_case=name) for each in report.grades)
@@ -144,7 +147,7 @@ def test_no_row_of_the_grades_is_broken_at_80_columns() -> None:
 
 
 def test_nothing_but_code_is_wider_than_the_terminal() -> None:
-    report, name = failing_report(), LONGEST
+    report, name = failing_report(), longest_name()
     findings = tuple(
         dataclasses.replace(each, case=name, also_in=1000, reproducer="")
         for each in report.findings
