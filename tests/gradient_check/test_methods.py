@@ -219,6 +219,12 @@ def test_one_wrong_element_of_many_is_never_missed() -> None:
 
 
 LAYER_NORM = PAIRS["layer norm"]
+
+
+def textbook_backward(dy: Array, *inputs: Array) -> tuple[Array, ...]:
+    return tn.textbook.backward(dy, tn.textbook.forward(*inputs)[1])
+
+
 demand_central = partial(pairs.demand, method="central")
 forbid_central = partial(pairs.forbid, method="central")
 
@@ -310,31 +316,13 @@ def test_floor_covers_the_error() -> None:
         assert math.isfinite(result.floor)
 
 
-class TestSharedFloor:
-    """Elements of an input share the floor of projections, for a complex step."""
+class TestOneOfManyElements:
+    """Up to 96 elements are checked one by one."""
 
-    X = np.random.default_rng(0).standard_normal(300)
-
-    def test_takes_few_calls(self) -> None:
-        """An element with its own floor takes at least 60 calls, one with a shared floor one."""
-        calls = 0
-
-        def forward(x: Array) -> Array:
-            nonlocal calls
-            calls += 1
-            return np.exp(x / 8) * rows
-
-        rows = 1 + np.random.default_rng(1).random((20, 1))
-
-        def backward(dy: Array, x: Array) -> Array:
-            return np.asarray((dy * np.exp(x / 8) * rows / 8).sum(axis=0))
-
-        result = demand(PASS, forward, backward, self.X, method="complex")
-        assert result.inputs[0].checked == self.X.size
-        assert calls < 20 * self.X.size
+    X = np.random.default_rng(0).standard_normal(90)
 
     @pytest.mark.parametrize("times", [2.0, 1e3])
-    @pytest.mark.parametrize("where", [0, 123, 299])
+    @pytest.mark.parametrize("where", [0, 23, 89])
     def test_one_wrong_element_is_located(self, where: int, times: float) -> None:
         def backward(dy: Array, x: Array) -> Array:
             dx = 2 * dy * x
@@ -346,12 +334,12 @@ class TestSharedFloor:
 
     @pytest.mark.parametrize("part", [1e-11, 3e-10])
     def test_part_of_one_element_that_is_not_analytic(self, part: float) -> None:
-        weight = part * (np.arange(300) == 77)
+        weight = part * (np.arange(90) == 77)
         pair = (lambda x: x**2 + weight * np.abs(x), lambda dy, x: 2 * dy * x, self.X)
         forbid(PASS, *pair, method="complex")
 
     def test_kink_of_one_element(self) -> None:
-        x = np.where(np.arange(300) == 5, 0.0, np.abs(self.X) + 0.1)
+        x = np.where(np.arange(90) == 5, 0.0, np.abs(self.X) + 0.1)
 
         def forward(x: Array) -> Any:
             return 1000 + np.where(x.real > 0, x, 0.5 * x)
@@ -385,37 +373,13 @@ class TestManyElements:
         assert result.method == "jet"
 
 
-class TestScreening:
-    """Three steps for most elements, more for doubtful ones."""
+class TestSmallerSteps:
+    """Smaller steps can contradict larger ones."""
 
-    @staticmethod
-    def counted(inputs: list[Array], mistake: float = 0.0) -> tuple[tn.GradientCheck, int]:
-        calls = 0
-
-        def forward(x: Array, gamma: Array, beta: Array) -> Array:
-            nonlocal calls
-            calls += 1
-            return tn.textbook.forward(x, gamma, beta)[0]
-
-        def backward(dy: Array, x: Array, gamma: Array, beta: Array) -> tuple[Array, ...]:
-            dx, *others = tn.textbook.backward(dy, tn.textbook.forward(x, gamma, beta)[1])
-            dx[0, 0, 3] *= 1 + mistake
-            return dx, *others
-
-        return tn.gradcheck(forward, backward, inputs, method="central"), calls
-
-    def test_takes_few_calls(self) -> None:
-        """Without screening it took 270,510 calls; now it takes about 11 for an element."""
-        for mistake, verdict in ((0.0, PASS), (1e-4, FAIL)):
-            result, calls = self.counted(data((4, 8, 16), (16,), (16,)), mistake)
-            assert result.verdict is verdict, str(result)
-            assert calls <= 270_510 / 20
-
-    def test_doubtful_elements_take_more_steps(self) -> None:
-        """With an offset, the noise of forward needs larger steps; all 48 elements pass."""
+    def test_an_offset(self) -> None:
+        """The noise of forward needs larger steps; all 48 elements pass."""
         x, gamma, beta = data((2, 4, 6), (6,), (6,))
-        result, _ = self.counted([1e5 + x, gamma, beta])
-        assert result.verdict is PASS, str(result)
+        demand_central(PASS, LAYER_NORM.forward, textbook_backward, [1e5 + x, gamma, beta])
 
     @pytest.mark.parametrize("wiggle", [1e3, 1e5, 1e7], ids=str)
     def test_smaller_steps_contradict(self, wiggle: float) -> None:
@@ -438,8 +402,7 @@ NOT_APPLICABLE: dict[str, tuple[Callable[[Array], Any], str]] = {
     "conj": (lambda x: x * np.conj(x), "not analytic"),
     "norm": (lambda x: x / np.sqrt((np.abs(x) ** 2).sum()), "not analytic"),
     "real part": (lambda x: x * x.real, "not analytic"),
-    "imaginary part": (lambda x: x + x.imag, "not real"),
-    "not real on the reals": (lambda x: 1j * x if np.iscomplexobj(x) else x, "not real"),
+    "not real on the reals": (lambda x: 1j * x if np.iscomplexobj(x) else x, "not analytic"),
     "a cast": (lambda x: x.real.astype(np.float64), "not analytic"),
     "a constant": (lambda x: np.ones(x.shape), "drops the imaginary part"),
     "a share of abs": (lambda x: x + 1e-3 * np.abs(x), "not analytic"),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.method import CERTAINTY, Estimate, sum_and_scale
+from truenorm.gradient_check.method import CERTAINTY, Estimate, measured, sum_and_scale
 from truenorm.gradient_check.noise import (
     SUSPICIOUS,
     NoiseEstimator,
@@ -31,20 +31,12 @@ SMOOTH = 0.01
 """The largest relative floor of a derivative that counts as smooth."""
 SMALLEST_STEP = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
 """The smallest step relative to the spread."""
-SCREENING_STEPS = (2.0**-4, 2.0**-5, 2.0**-6)
-"""Steps of the screening relative to the first: errors of order h**2 and h**4 cancel."""
-CONFIRMING_STEPS = (2.0**-13, 2.0**-24)
-"""Smaller steps of the screening, which must not contradict it."""
-COARSE = 2.0**-23
-"""If the relative floor of three steps is above this, nine steps are taken."""
-SCREENING_SHARE = 1 / 4
-"""The part of the tolerance that the floor of the screening may use."""
 KINK_STEP = 1 / 64
 """Steps that look for a kink, relative to the smallest step of a limit."""
 OUTPUT_ROUNDING = 2.0**-46
 """Larger relative noise of an output is measured more closely: it may be a fine wiggle."""
-MAX_SCREENED_OUTPUTS = 2**20
-"""Screening measures the noise of each output."""
+MAX_SEPARATE_OUTPUTS = 2**20
+"""The noise of more outputs is measured in their sum."""
 OUTSIDE = "forward is not finite, or raises, next to these inputs: choose others farther inside"
 ROUNDED_INSIDE = (
     "forward changes in jumps, as if it rounded to fewer digits than float64 inside (a cast?): "
@@ -109,8 +101,6 @@ class Central:
     tolerance = 1e-6
     least_scale = 1.0
     found_staircase = False
-    max_elements = 512
-    max_refined = 64
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -118,7 +108,7 @@ class Central:
         self._noise_estimator = NoiseEstimator(self._inputs)
         self._y = self._outputs(self._inputs)
         self._ulps = output_ulps(problem, self._inputs)
-        self.screens = sum(y.size for y in self._y) <= MAX_SCREENED_OUTPUTS
+        self._separately = sum(y.size for y in self._y) <= MAX_SEPARATE_OUTPUTS
 
     def weight_bits(self, input_index: int) -> int:
         """Return the number of bits that projection weights may have without larger steps."""
@@ -146,8 +136,15 @@ class Central:
             why = FLAT_IN_TYPE.format(floor=floor)
         # A constant output may change below its last place, as the largest of a softmax does.
         invisible = root_sum_square(self._ulps) / columns[0][0].step
-        leeway = max((CERTAINTY - 1) * floor, contradiction) + invisible
-        estimate = Estimate(value, floor, scale, leeway, why, min(rounding, floor), width)
+        estimate = measured(
+            value,
+            floor,
+            scale,
+            leeway=max(0.0, contradiction - (CERTAINTY - 1) * floor) + invisible,
+            why=why,
+            lost=min(rounding, floor),
+            jump=width,
+        )
         # A derivative that is not zero may be that of a small wiggle.
         return estimate if scale else self.staircase(direction, estimate) or estimate
 
@@ -171,42 +168,13 @@ class Central:
         chance = SMOOTH * abs(wide.value)
         if not jump > CERTAINTY * floor + chance:
             return None
-        floor += chance
-        return Estimate(
+        return measured(
             (wide.value + near.value) / 2,
-            floor,
+            floor + chance,
             max(wide.scale, near.scale),
-            (CERTAINTY - 1) * floor,
-            STAIRCASE.format(near=near.value, wide=wide.value),
+            why=STAIRCASE.format(near=near.value, wide=wide.value),
             jump=jump,
         )
-
-    def screen(self, direction: Direction) -> Estimate:
-        """Extrapolate from three steps, and look for contradictions with two smaller ones.
-
-        That is enough for most elements of most functions; where it is not, nine steps mostly
-        are. The floor includes everything that may be wrong: the last correction, noise, a kink,
-        and the contradictions.
-        """
-        least, first = self._step_range(direction)
-        if first * SCREENING_STEPS[-1] < least:
-            return Estimate(math.nan, math.inf, 0.0)
-        column = [self._differences(direction, first * share) for share in SCREENING_STEPS]
-        small = [first * share for share in CONFIRMING_STEPS] + self._local_steps(direction)
-        confirming = [self._differences(direction, max(step, least)) for step in small]
-        noise = self._noise_of(column + confirming)
-        last = column[-1]
-        *_, (_, (*_, before, value), _, (*_, jump)) = _neville(column)
-        floor = abs(value - before) + abs(jump) + 2 * noise / last.step
-        if not floor <= COARSE * last.scale:
-            value, floor, *_ = _extrapolate(next(self._columns(direction)), noise)
-        for each in confirming:
-            # Right minus left must be the curvature times the step.
-            bend = last.jump * each.step / last.step
-            floor += max(0.0, abs(each.slope - value) - 2 * noise / each.step)
-            floor += max(0.0, abs(each.jump - bend) - 4 * noise / each.step)
-        floor = floor / SCREENING_SHARE if math.isfinite(floor) else math.inf
-        return Estimate(value, floor, last.scale, lost=min(2 * noise / last.step, floor))
 
     def _noise_of(self, samples: Sequence[Differences]) -> float:
         """Bound the noise of the loss: that of the outputs which change in any sample."""
@@ -258,7 +226,7 @@ class Central:
             triples = zip(*self._both_sides(self._inputs, direction, step), self._y, strict=True)
             return self._problem.times_dy(((a - y) - (y - b)) / step for a, b, y in triples)
 
-        noises = self._output_noise if self.screens else self._ulps
+        noises = self._output_noise if self._separately else self._ulps
         total = 0.0
         for near, far, noise, ulp in zip(
             bends(step), bends(2 * step), noises, self._ulps, strict=True
@@ -352,7 +320,7 @@ class Central:
             )
             return step * float(measured.bound)
 
-        if self.screens:
+        if self._separately:
             fine = self._noise_of(samples)
         else:
             fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from truenorm.gradient_check.central_differences import Central
 from truenorm.gradient_check.comparison import (
+    MAX_LOCATED,
     GradientTask,
     compare_elements,
     compare_missing,
@@ -270,7 +271,7 @@ def _check_inputs(problem: Problem, method: Method, options: _Options) -> tuple[
             checks.append(check)
         elif gradient is None:
             checks.append(compare_missing(task, options.probes, random))
-        elif options.projections or gradient.size > method.max_elements:
+        elif options.projections or gradient.size > MAX_LOCATED:
             checks.append(compare_projections(task, gradient, options.probes, random))
         else:
             checks.append(compare_elements(task, gradient))

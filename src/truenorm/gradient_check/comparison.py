@@ -24,9 +24,8 @@ from truenorm.tools.progress import with_progress
 
 MAX_RELAXED_TOLERANCE = 1e-6
 """Rounding errors of backward relax a default tolerance up to that of central differences."""
-MAX_INCONCLUSIVE = 1 / 8
-"""The share of the doubtful elements that may still be INCONCLUSIVE when refined. Refining stops
-there, and the elements that are left stay INCONCLUSIVE."""
+MAX_LOCATED = 96
+"""Larger gradients are checked by random projections."""
 HIDDEN_ULPS = 64.0
 DISPLACEMENTS = (1.0, 2.0**-10, 2.0**-20)
 """Displacements of an input without a gradient, relative to its spread."""
@@ -51,23 +50,12 @@ class GradientTask(NamedTuple):
 def compare_elements(task: GradientTask, gradient: Array) -> InputCheck:
     """Check every element of a gradient."""
     indices = list(np.ndindex(gradient.shape))
-    comparison = _Comparison(
-        task,
-        numbers=[float(gradient[index]) for index in indices],
-        directions=[unit_direction(task.input_index, gradient.shape, index) for index in indices],
-        read=lambda other: other.astype(np.float64).ravel(),
-        are_small=[False] * len(indices),
-    )
-    if task.method.screens:
-        estimates, largest = _screen_and_refine(comparison)
-    else:
-        estimates = comparison.estimates(task.method.derivative)
-        largest = max(estimate.scale for estimate in estimates)
-    checks = [
-        replace(comparison.check(k, estimate, estimate.scale, largest), worst=index)
-        for k, (index, estimate) in enumerate(zip(indices, estimates, strict=True))
-    ]
-    return replace(worst_of(checks), checked=len(indices))
+    directions = [unit_direction(task.input_index, gradient.shape, index) for index in indices]
+    comparison = _Comparison(task, gradient, directions)
+    scales = [estimate.scale for estimate in comparison.estimates]
+    checks = zip(comparison.checks(scales, max(scales)), indices, strict=True)
+    located = [replace(check, worst=index) for check, index in checks]
+    return replace(worst_of(located), checked=len(indices))
 
 
 def compare_projections(
@@ -87,25 +75,15 @@ def compare_projections(
         direction._replace(step=np.where(group, direction.step, 0.0))
         for group, direction in zip(groups, drawn, strict=True)
     ]
-
-    def read(other: Array) -> NDArray[np.float64]:
-        return np.array([(other * direction.step).sum() for direction in directions])
-
-    numbers = [_exact_sum(wide, direction) for direction in directions]
-    largest = np.abs(wide[first]).max(initial=0.0)
-    are_small = [
-        bool((np.abs(wide[group]) < largest * 2.0**-GROUP_EXPONENTS).all()) for group in groups
-    ]
-    comparison = _Comparison(task, numbers, directions, read, are_small)
-    estimates = comparison.estimates(task.method.derivative)
+    small = np.abs(wide[first]).max(initial=0.0) * 2.0**-GROUP_EXPONENTS
+    are_small = [bool((np.abs(wide[group]) < small).all()) for group in groups]
+    comparison = _Comparison(task, gradient, directions, are_small)
     # A gradient of zero has the scale of the derivative.
     scales = [
         float(np.linalg.norm(wide[group])) or estimate.scale
-        for group, estimate in zip(groups, estimates, strict=True)
+        for group, estimate in zip(groups, comparison.estimates, strict=True)
     ]
-    norm = float(np.linalg.norm(wide))
-    checks = [comparison.check(k, each, scales[k], norm) for k, each in enumerate(estimates)]
-    return worst_of(checks)
+    return worst_of(comparison.checks(scales, float(np.linalg.norm(wide))))
 
 
 def compare_missing(task: GradientTask, probes: int, random: np.random.Generator) -> InputCheck:
@@ -129,27 +107,39 @@ def compare_missing(task: GradientTask, probes: int, random: np.random.Generator
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Elements or projections of one gradient, and the directions of their derivatives.
+    """Sums of elements of one gradient along directions, and derivatives along these.
 
-    `read` returns the same numbers of another gradient. `are_small` marks sums of elements that
-    are small compared with others: rounding errors of some of them may not vary nearby.
+    `are_small` marks sums of elements that are small compared with others: rounding errors of
+    some of them may not vary nearby.
     """
 
     task: GradientTask
-    numbers: list[float]
+    gradient: Array
     directions: list[Direction]
-    read: Callable[[Array], NDArray[np.float64]]
-    are_small: list[bool]
+    are_small: Sequence[bool] = (False,)
 
-    def estimates(self, differentiate: Callable[[Direction], Estimate]) -> list[Estimate]:
-        """Return the derivative along each direction."""
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """The derivative along each direction."""
         title = f"gradient of {self.task.check.name}"
+        directions = with_progress(self.directions, len(self.directions), title)
+        return [self.task.method.derivative(direction) for direction in directions]
+
+    @cached_property
+    def _numbers(self) -> list[float]:
+        """The sums, rounded once; NaN if an element is not finite."""
+        wide = self.gradient.astype(np.float64)
+        terms = [_terms(wide, direction) for direction in self.directions]
+        return [math.fsum(each) if np.isfinite(each).all() else math.nan for each in terms]
+
+    def checks(self, scales: Sequence[float], largest: float) -> list[InputCheck]:
+        """Compare each sum with the derivative, relative to its scale."""
         return [
-            differentiate(direction)
-            for direction in with_progress(self.directions, len(self.directions), title)
+            self._check(k, estimate, scales[k], largest)
+            for k, estimate in enumerate(self.estimates)
         ]
 
-    def check(self, k: int, estimate: Estimate, own: float, largest: float) -> InputCheck:
+    def _check(self, k: int, estimate: Estimate, own: float, largest: float) -> InputCheck:
         """Compare one number, relative to its own scale.
 
         Digits lost next to larger elements are no error, as in 1 - tanh(x)**2 at 8: the scale is
@@ -164,7 +154,7 @@ class _Comparison:
             if not scale and not estimate.floor:
                 scale = min(2 * rounding / tol, self._over_spread(np.abs))
             widened = estimate._replace(leeway=estimate.leeway + hidden)
-            return compare(self.task.check, self.numbers[k], widened, scale, rounding)
+            return compare(self.task.check, self._numbers[k], widened, scale, rounding)
 
         check = compare_with(0.0, 0.0)
         if not self.task.relax or not check.error > tol:
@@ -198,11 +188,12 @@ class _Comparison:
         def numbers_at(inputs: Sequence[Array]) -> NDArray[np.float64]:
             try:
                 gradient = problem.gradients_at(inputs)[self.task.input_index]
-                return self.read(np.asarray(gradient, np.float64))
+                wide = np.asarray(gradient, np.float64)
+                return np.array([_terms(wide, each).sum() for each in self.directions])
             except Exception:  # outside of the domain
-                return np.full(len(self.numbers), np.nan)
+                return np.full(len(self.directions), np.nan)
 
-        numbers = np.array(self.numbers)
+        numbers = np.array(self._numbers)
         finite = np.isfinite(numbers)
         change = np.abs(numbers_at(problem.inputs) - numbers)[finite].max(initial=0.0)
         if not change <= REPEATABILITY * np.abs(numbers[finite]).max(initial=0.0):
@@ -223,35 +214,6 @@ class _Comparison:
         return bound, is_flat | np.array(self.are_small)
 
 
-def _screen_and_refine(comparison: _Comparison) -> tuple[list[Estimate], float]:
-    """Screen all elements by cheap estimates, and refine the doubtful ones.
-
-    The most suspicious come first, and one that fails decides. An element that was not refined
-    cannot fail. Also return the largest scale.
-    """
-    method = comparison.task.method
-    estimates = comparison.estimates(method.screen)
-    largest = max(estimate.scale for estimate in estimates)
-
-    def check(k: int) -> InputCheck:
-        return comparison.check(k, estimates[k], estimates[k].scale, largest)
-
-    checks = [check(k) for k in range(len(estimates))]
-    doubtful = [k for k, each in enumerate(checks) if each.verdict is not Verdict.PASS]
-    doubtful.sort(key=lambda k: _badness(checks[k]), reverse=True)
-    inconclusive = 0
-    for count, k in enumerate(doubtful, 1):
-        estimates[k] = method.derivative(comparison.directions[k])
-        verdict = check(k).verdict
-        inconclusive += verdict is Verdict.INCONCLUSIVE
-        too_many = inconclusive == MAX_INCONCLUSIVE * method.max_refined
-        if verdict is Verdict.FAIL or too_many or count == method.max_refined:
-            for other in doubtful[count:]:
-                estimates[other] = estimates[other]._replace(leeway=math.inf)
-            break
-    return estimates, largest
-
-
 def _by_magnitude(wide: NDArray[np.float64]) -> Iterator[NDArray[np.bool_]]:
     """Yield masks of elements of similar magnitude, the largest first; no group is empty."""
     _, exponent = np.frexp(wide)
@@ -263,10 +225,11 @@ def _by_magnitude(wide: NDArray[np.float64]) -> Iterator[NDArray[np.bool_]]:
             yield group == k
 
 
-def _exact_sum(wide: NDArray[np.float64], direction: Direction) -> float:
-    """Return a projection, rounded once; NaN if one of its elements is not finite."""
-    terms = wide[direction.step != 0] * direction.step[direction.step != 0]
-    return math.fsum(terms.flat) if np.isfinite(terms).all() else math.nan
+def _terms(wide: NDArray[np.float64], direction: Direction) -> NDArray[np.float64]:
+    """Return the elements of a gradient along a direction, times its steps."""
+    moving = direction.step != 0
+    terms: NDArray[np.float64] = wide[moving] * direction.step[moving]
+    return terms
 
 
 def compare(
@@ -289,7 +252,7 @@ def compare(
         difference = abs(number - estimate.value)
         outside = max(0.0, difference - estimate.jump / 2)
         # A floor as large as the contributions shows nothing, unless there are none.
-        if estimate.floor < max(scale, estimate.scale) or not estimate.scale:
+        if estimate.floor < estimate.scale or not estimate.scale:
             accounted = estimate.floor + estimate.leeway + rounding
             excess = _relative(max(0.0, outside - accounted), scale)
         fails = excess > tol

@@ -4,8 +4,14 @@ import math
 
 import numpy as np
 
-from truenorm.gradient_check.central_differences import AT_KINK, SCREENING_SHARE, Central
-from truenorm.gradient_check.method import CERTAINTY, Estimate, NotApplicableError, sum_and_scale
+from truenorm.gradient_check.central_differences import AT_KINK, Central
+from truenorm.gradient_check.method import (
+    CERTAINTY,
+    Estimate,
+    NotApplicableError,
+    measured,
+    sum_and_scale,
+)
 from truenorm.gradient_check.noise import (
     SUSPICIOUS,
     NoiseEstimator,
@@ -31,16 +37,10 @@ INTERVALS = tuple(2.0**-k for k in (1, 2, 4, 6, 10, 14, 18, 22, 26))
 """Lengths of intervals to average over, relative to the spread."""
 NEWTON_COTES = np.array([989, 5888, -928, 10496, -4540, 10496, -928, 5888, 989]) / 28350
 """Weights of the mean over an interval from nine equally spaced values, exact to degree nine."""
-OFF_AXIS = (0.1, 1e-3, 1e-5, 1e-7)
-"""Distances from the real axis, relative to the spread; forward may overflow at the first."""
-MIRROR_TOLERANCE = 0.01
-"""The largest relative difference of mirror images."""
 CENTRAL_TOLERANCE = 1e-10
 """The largest relative difference from a precise central difference."""
 SUMMATION = 2.0**-50
 """Rounding errors of a sum of contributions, relative to its scale."""
-SCREENING_MIN, SCREENING_PROBES = 16, 4
-"""Inputs with more elements are screened, by a floor from this number of projections."""
 NEGLIGIBLE = 2.0**-44
 """Errors below this, relative to the derivative, are not bounded more closely."""
 JUMP = (
@@ -61,9 +61,6 @@ class ComplexStep:
     tolerance = 1e-12
     least_scale = 1 / 64
     found_staircase = False
-    max_elements = 512
-    screens = True
-    max_refined = 512
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -74,10 +71,8 @@ class ComplexStep:
             for value in problem.inputs
         ]
         self._noise_estimator = NoiseEstimator(self.real)
-        self._shared_floors: dict[int, float] = {}
         try:
             outputs = problem.outputs(self.inputs)
-            self._check_real_on_reals()
             self._check_analytic()
         except NotApplicableError:
             raise
@@ -95,28 +90,8 @@ class ComplexStep:
         """Return the number of bits of projection weights for which intervals are straight."""
         return weight_bits(self.real[input_index], INTERVALS[0] / 16)
 
-    def _check_real_on_reals(self) -> None:
-        """Compare forward off the real axis with its mirror image: f(conj z) = conj f(z)."""
-        for distance in OFF_AXIS:
-            above, below = (
-                self.problem.outputs(
-                    [z + side * unit for z, unit in zip(self.inputs, self.units, strict=True)]
-                )
-                for side in (1j * distance, -1j * distance)
-            )
-            if all(np.isfinite(y).all() for y in above + below):
-                break
-        else:
-            raise NotApplicableError("forward is not finite next to the real axis")
-        for y, mirrored in zip(above, below, strict=True):
-            size = max(np.abs(y).max(initial=0.0), np.abs(mirrored).max(initial=0.0))
-            if not np.abs(np.conj(y) - mirrored).max(initial=0.0) <= MIRROR_TOLERANCE * size:
-                raise NotApplicableError(
-                    "forward is not real on real numbers: f(conj z) != conj f(z)"
-                )
-
     def _check_analytic(self) -> None:
-        """Compare with central differences: abs and conjugates have mirror images, too."""
+        """Compare with central differences, which also take abs and conjugates."""
         random = np.random.default_rng(0)
         central = Central(self.problem)
         for input_index, value in enumerate(self.inputs):
@@ -135,11 +110,10 @@ class ComplexStep:
                     f"gives a derivative of {slope:.6g} where differences give {other.value:.6g}"
                 )
 
-    def derivative(self, direction: Direction, parts: float | None = None) -> Estimate:
+    def derivative(self, direction: Direction) -> Estimate:
         """Take one complex step.
 
-        It ignores parts that are not analytic. The floor includes how large they may be, and is
-        as small as one of `parts` of the scale needs.
+        It ignores parts that are not analytic. The floor includes how large they may be.
         """
         line = _Line(self, direction)
         value, scale = sum_and_scale(line.contributions_here)
@@ -152,7 +126,7 @@ class ComplexStep:
             ).bound
         )
         jump = line.jump(enough=noise)
-        share = scale / (parts or math.sqrt(np.count_nonzero(direction.step)))
+        share = scale / math.sqrt(np.count_nonzero(direction.step))
         non_analytic = line.non_analytic(enough=max(noise, NEGLIGIBLE * share))
         # A step of h has an error of h**2 times the third derivative, as of x**3 at 0.
         truncation = STEP * max(abs(line.slope(side)) for side in (SIDES[0], -SIDES[0]))
@@ -164,41 +138,7 @@ class ComplexStep:
         else:
             floor += jump
             why = JUMP.format(jump=jump) if jump > noise else why
-        leeway = (CERTAINTY - 1) * floor
-        return Estimate(value, floor, scale, leeway, why, noise + non_analytic, width)
-
-    def screen(self, direction: Direction) -> Estimate:
-        """Take one complex step, with a floor that all elements of the input share.
-
-        The floor is that of random projections. Noise, jumps and parts that are not analytic add
-        up in a projection with weights of 1 or more: if they are k times the floor of a
-        projection in any element, `random_direction` bounds by 1/k the probability that they
-        cancel in it. Where the shared floor is above a share of the tolerance, k is too small,
-        and the element has its own floor.
-        """
-        k = direction.input_index
-        value, scale = sum_and_scale(self.contributions(direction, self.inputs))
-        if self.real[k].size <= SCREENING_MIN or not (
-            self._shared_floor(k) <= SCREENING_SHARE * self.tolerance * scale
-        ):
-            return self.derivative(direction)
-        floor = SUMMATION * scale + self._shared_floor(k)
-        return Estimate(value, floor, scale, (CERTAINTY - 1) * floor, lost=floor)
-
-    def _shared_floor(self, input_index: int) -> float:
-        """Return the largest floor of random projections of an input, but for their summation."""
-        if input_index not in self._shared_floors:
-            random, shape = np.random.default_rng(input_index), self.real[input_index].shape
-            bits = self.weight_bits(input_index)
-            size = self.real[input_index].size
-            projections = [
-                self.derivative(random_direction(input_index, shape, bits, random), parts=size)
-                for _ in range(SCREENING_PROBES)
-            ]
-            self._shared_floors[input_index] = max(
-                each.floor + each.jump - SUMMATION * each.scale for each in projections
-            )
-        return self._shared_floors[input_index]
+        return measured(value, floor, scale, why=why, lost=noise + non_analytic, jump=width)
 
     def contributions(
         self, direction: Direction, start: list[Array], by: float = 0.0

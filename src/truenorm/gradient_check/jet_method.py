@@ -41,9 +41,6 @@ class JetMethod:
     reason = "jet: forward run on numbers that carry an enclosure of their derivative"
     tolerance = 1e-12
     least_scale = 1 / 64
-    max_elements = 96
-    screens = False
-    max_refined = 0
 
     def __init__(self, problem: Problem) -> None:
         try:
@@ -103,8 +100,6 @@ class JetMethod:
             why = FLAT_IN_TYPE.format(value=estimate.value)
             return estimate._replace(leeway=size, why=why, lost=size)
         return estimate
-
-    screen = derivative
 
     def _is_flat(self, direction: Direction, spread: float) -> bool:
         """Return True if forward, rounded to its type, does not change: its derivative is then 0.

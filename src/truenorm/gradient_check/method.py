@@ -8,7 +8,7 @@ import numpy as np
 from truenorm.gradient_check.problem import Contributions, Direction, Problem
 
 CERTAINTY = 4.0
-"""A floor is often an estimate: a gradient fails if its error is this many times larger."""
+"""A measured floor is an estimate: a gradient fails if its error is this many times larger."""
 
 
 class NotApplicableError(Exception):
@@ -43,6 +43,21 @@ class Estimate(NamedTuple):
     jump: float = 0.0
 
 
+def measured(
+    value: float,
+    floor: float,
+    scale: float,
+    *,
+    leeway: float = 0.0,
+    why: str = "",
+    lost: float = 0.0,
+    jump: float = 0.0,
+) -> Estimate:
+    """Return an estimate whose floor was measured and not proven."""
+    leeway += (CERTAINTY - 1) * floor
+    return Estimate(value, floor, scale, leeway, why, lost, jump)
+
+
 def sum_and_scale(contributions: Contributions) -> tuple[float, float]:
     """Return the sum of all contributions to a derivative, and the sum of their magnitudes."""
     value = math.fsum(each.sum() for each in contributions)
@@ -62,17 +77,8 @@ class Method(Protocol):
     least_scale: float
     """Digits lost next to larger elements are no error, up to this share of the largest scale."""
 
-    screens: bool
-    """True if `screen` is cheaper than `derivative`."""
-
-    max_refined: int
-    """At most so many elements that are in doubt after `screen` are refined by `derivative`."""
-
     found_staircase: bool
     """True once forward was found to be a staircase: no method knows which derivative is meant."""
-
-    max_elements: int
-    """Larger inputs are checked by random projections."""
 
     def __init__(self, problem: Problem) -> None: ...
 
@@ -81,6 +87,3 @@ class Method(Protocol):
 
     def derivative(self, direction: Direction) -> Estimate:
         """Return the derivative of sum(dy*forward) along a direction."""
-
-    def screen(self, direction: Direction) -> Estimate:
-        """Return a cheap estimate, with a large floor where it is not reliable."""
