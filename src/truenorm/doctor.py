@@ -7,12 +7,11 @@
 import argparse
 import os
 import platform
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +28,9 @@ from truenorm.tools.command_line import run_command
 from truenorm.tools.command_texts import DOCTOR
 from truenorm.tools.machine import describe, package_version, today
 from truenorm.tools.progress import Progress, with_callback
-from truenorm.tools.text import duration, one_line, without_home
+from truenorm.tools.text import one_line, without_home
 from truenorm.verify import Subject, verify
-from truenorm.verify.operations import OUTPUTS
+from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import conclusion
 from truenorm.verify.suite import case
@@ -40,8 +39,7 @@ from truenorm.verify.types import FORMATS, dtype_of
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One examined fact; `remedy` is set if it is a problem."""
 
     name: str
@@ -49,33 +47,22 @@ class Line:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class Section:
-    """Lines of one subject, and the seconds of a test."""
-
-    title: str
-    lines: tuple[Line, ...]
-    seconds: float | None = None
-
-    @property
-    def problems(self) -> list[Line]:
-        """The lines with a remedy."""
-        return [line for line in self.lines if line.remedy]
+Lines = tuple[Line, ...]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All sections, the date, and the options of the examination."""
+    """The lines of all sections by title, the date, and the options of the examination."""
 
     date: str
     full: bool
-    sections: tuple[Section, ...]
+    sections: Mapping[str, Lines]
     gpu: bool = False
 
     @property
     def problems(self) -> list[Line]:
-        """The problems of all sections."""
-        return [line for section in self.sections for line in section.problems]
+        """The lines with a remedy."""
+        return [line for lines in self.sections.values() for line in lines if line.remedy]
 
     @property
     def healthy(self) -> bool:
@@ -85,36 +72,32 @@ class Diagnosis:
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         sections = {
-            each.title: {"seconds": each.seconds, "lines": each.lines} for each in self.sections
+            title: [line._asdict() for line in lines] for title, lines in self.sections.items()
         }
-        more = {"problems": self.problems, "sections": sections}
+        problems = [line._asdict() for line in self.problems]
+        more = {"problems": problems, "sections": sections}
         return {"healthy": self.healthy, **vars(self), **more}
 
 
 PACKAGES = {
-    "numpy": ("numpy", "everything", ""),
-    "pyopencl": ("pyopencl", "graphics processors", "opencl"),
-    "cuda-core": ("cuda", "arrays on cards of NVIDIA", "cuda"),
-    "ml_dtypes": ("ml_dtypes", "bfloat16", "verify"),
-    "python-flint": ("flint", "proofs of gradients", "verify"),
-    "typer": ("typer", "the command truenorm", "verify"),
-    "rich": ("rich", "the command truenorm", "verify"),
-    "matplotlib": ("matplotlib", "--html", "verify"),
-    "jinja2": ("jinja2", "--html", "verify"),
+    "numpy": ("numpy", ""),
+    "pyopencl": ("pyopencl", "opencl"),
+    "cuda-core": ("cuda", "cuda"),
+    **{name: (name, "verify") for name in ("ml_dtypes", "typer", "rich", "matplotlib", "jinja2")},
+    "python-flint": ("flint", "verify"),
 }
-"""Import name, purpose, and the extra of truenorm that installs the package."""
+"""Import name, and the extra of truenorm that installs the package."""
 
 
-def versions() -> Section:
+def versions() -> Lines:
     """Return the versions of truenorm, Python and all optional packages."""
     here = describe("truenorm", "python", "system")
     here["python"] = f"{platform.python_implementation()} {here['python']}"
-    for name, (module, purpose, extra) in PACKAGES.items():
+    for name, (module, extra) in PACKAGES.items():
         here[name] = package_version(name).replace("not installed", "installed, version unknown")
         if find_spec(module) is None:
-            install = f"pip install 'truenorm[{extra}]'"
-            here[name] = f"not installed; it is for {purpose}: {install}"
-    return Section("Versions", tuple(Line(*each) for each in here.items()))
+            here[name] = f"not installed: pip install 'truenorm[{extra}]'"
+    return tuple(Line(*each) for each in here.items())
 
 
 def usable_backends() -> list[str]:
@@ -122,19 +105,15 @@ def usable_backends() -> list[str]:
     return [status.name for status in backends.backends() if status.usable]
 
 
-def backend_lines() -> Section:
+def backend_lines() -> Lines:
     """Return all backends, and the defaults of a call; an invalid variable is a problem."""
     lines = [
         Line(status.name, ("usable: " if status.usable else "not usable: ") + status.reason)
         for status in backends.backends()
     ]
-    usable, wanted = usable_backends(), os.environ.get("TRUENORM_BACKEND")
-    taken = (
-        f"{wanted}, by TRUENORM_BACKEND" if wanted else f"{usable[0]}, the first that is usable"
-    )
-    remedy = f"unset TRUENORM_BACKEND, or set it to {' or '.join(usable)}"
-    lines.append(Line("taken", taken, remedy if wanted and wanted not in usable else ""))
+    usable = usable_backends()
     for name, setting, accepted in (
+        ("backend", _backend, " or ".join(usable)),
         ("threads", _threads, f"an integer from 1 to {MOST_THREADS}"),
         ("rounding", _rounding, "correct or fast"),
     ):
@@ -144,17 +123,22 @@ def backend_lines() -> Section:
             variable = f"TRUENORM_{name.upper()}"
             remedy = f"unset {variable}, or set it to {accepted}"
             lines.append(Line(name, f"{variable} is {os.environ[variable]!r}", remedy))
-    return Section("Backends", tuple(lines))
+    return tuple(lines)
+
+
+def _backend() -> str:
+    usable, wanted = usable_backends(), os.environ.get("TRUENORM_BACKEND")
+    if wanted and wanted not in usable:
+        raise ValueError(wanted)
+    return f"{wanted}, by TRUENORM_BACKEND" if wanted else f"{usable[0]}, the first usable one"
 
 
 def _threads() -> str:
     count = thread_count(threads_of(None, variables().threads))
     if os.environ.get("TRUENORM_THREADS"):
         why = "by TRUENORM_THREADS"
-    elif omp_num_threads():
-        why = "by OMP_NUM_THREADS"
     else:
-        why = "one for each core that this process may use"
+        why = "by OMP_NUM_THREADS" if omp_num_threads() else "one for each usable core"
     return f"{count}, {why}; of {os.cpu_count()} cores"
 
 
@@ -165,77 +149,50 @@ def _rounding() -> str:
     return f"{rounding_of(chosen)} in every call, by TRUENORM_ROUNDING"
 
 
-def processor() -> Section:
+def processor() -> Lines:
     """Return NumPy's vector instructions, and whether arithmetic follows IEEE 754."""
     simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
     features = ", ".join([*simd.get("baseline", []), *simd.get("found", [])])
-    missing = ", ".join(simd.get("not found", []))
     arithmetic = Line("arithmetic", "rounded to nearest, with subnormal numbers")
     try:
         check_arithmetic()
     except RuntimeError as error:
         arithmetic = Line("arithmetic", "not IEEE's", str(error))
-    lines = Line("features", features + (f"; not {missing}" if missing else "")), arithmetic
-    return Section("Processor", lines)
+    return Line("features", features), arithmetic
 
 
 REPORT = "please report this with all lines above"
-DIFFERENT = f"{REPORT}; until then use another backend"
 OVERRIDES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
-PASSED = ("correct", "PASS", "not tested")
+PASSED = ("correct", "not tested")
 """How the result of a test begins; any other is a problem."""
-
-
-def error_text(error: Exception) -> str:
-    """Return the message of an error without the home folder."""
-    return without_home(f"{type(error).__name__}: {error}")
-
-
-def _section(title: str, lines: Iterable[Line]) -> Section:
-    """Evaluate the lines of a test without environment variables, and time it."""
-    started = time.perf_counter()
-    overrides = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
-    try:
-        evaluated = tuple(lines)
-    finally:
-        os.environ.update(overrides)
-    return Section(title, evaluated, time.perf_counter() - started)
-
-
-def _tested(
-    name: str, test: Callable[[], str], dtype: str = "float32", remedy: str = REPORT
-) -> Line:
-    """Return the result of a test."""
-    try:
-        dtype_of(dtype)
-    except ValueError as error:  # its package is missing
-        return Line(name, f"not tested: {error}")
-    try:
-        value = test()
-    except Exception as error:  # an installation or a driver can fail in any way
-        value = f"FAILED: {error_text(error)}"
-    return Line(name, value, "" if value.startswith(PASSED) else remedy)
-
-
+CASES = {
+    "layer_norm": ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "nan-in-x"),
+    "rms_norm": ("normal-4x67", "nan-in-x"),
+}
+"""Cases of the judge by operation: ordinary rows, cancellation, a tie, and NaN."""
+WIDTHS = ("normal-4x64", "normal-2x1000", "normal-2x4096")
+"""Cases for a device, which compiles a kernel for each width."""
 INSTALL = (
     "pip install 'truenorm[opencl]', and a driver with OpenCL by the maker of the card; without a "
     "card, PoCL computes on the processor (Debian: apt-get install pocl-opencl-icd)"
 )
 CUDA_NEEDS = "not looked at: arrays on a card of NVIDIA need CuPy and truenorm[cuda]"
+UNTESTED = Line("not run", "the arithmetic of this process is not IEEE's")
 
 
-class Card(NamedTuple):
-    """A device: its facts, and how to put arrays there and get them back."""
+class Place(NamedTuple):
+    """A backend or a device to test: its arrays, its cases by operation, and its types."""
 
-    interface: str
-    is_gpu: bool
-    types: tuple[str, ...]
-    facts: tuple[Line, ...]
-    put: Callable[[Any], Any]
-    get: Callable[[Any], Any]
+    name: str
+    description: str = ""
+    put: Callable[[Any], Any] = lambda array: array
+    get: Callable[[Any], Any] = lambda array: array
+    backend: str | None = None
+    cases: Mapping[str, tuple[str, ...]] = CASES
+    types: tuple[str, ...] = tuple(FORMATS)
 
 
-def by_opencl() -> Card | Line:
+def by_opencl() -> Place | Line:
     """Return the device of the gpu backend, or a line that says why there is none."""
     status = next(each for each in backends.backends() if each.name == "gpu")
     if not status.usable:
@@ -248,18 +205,19 @@ def by_opencl() -> Card | Line:
     queue = default_runtime().queue
     device = queue.device
     is_gpu = bool(device.type & cl.device_type.GPU)
-    facts = (
-        Line("OpenCL", device.name.strip() + ("" if is_gpu else ": this is no GPU")),
-        Line("driver", f"{device.platform.name.strip()}, {device.driver_version}"),
-        Line("version", device.version.strip()),
-        Line("units", f"{device.max_compute_units}, {device.global_mem_size / 1e9:.1f} GB"),
+    return Place(
+        "OpenCL",
+        f"{device.name.strip()}{'' if is_gpu else ', which is no GPU'}; "
+        f"{device.version.strip()}, driver {device.driver_version}",
+        partial(cl_array.to_device, queue),
+        lambda array: array.get(),
+        # On a processor a kernel compiles for a second.
+        cases=dict.fromkeys(CASES, WIDTHS if is_gpu else WIDTHS[1:2]),
+        types=("float16", "bfloat16", "float32"),
     )
-    types = ("float16", "bfloat16", "float32")
-    put = partial(cl_array.to_device, queue)
-    return Card("OpenCL", is_gpu, types, facts, put, lambda array: array.get())
 
 
-def by_cuda() -> Card | Line:
+def by_cuda() -> Place | Line:
     """Return an NVIDIA card by CuPy, which has no bfloat16, or a line that says why not."""
     if find_spec("cupy") is None or find_spec("cuda") is None:
         return Line("CUDA", CUDA_NEEDS)
@@ -267,79 +225,23 @@ def by_cuda() -> Card | Line:
         import cupy
 
         runtime = cupy.cuda.runtime
-        card, driver = runtime.getDeviceProperties(0), runtime.driverGetVersion()
+        card = runtime.getDeviceProperties(0)["name"].decode()
+        driver = runtime.driverGetVersion()
     except Exception as error:  # CuPy raises many types without a card or a driver
         return Line("CUDA", f"no card: {error_text(error)}")
-    facts = (
-        Line("CUDA", f"{card['name'].decode()}, experimental"),
-        Line("driver", f"of CUDA {driver // 1000}.{driver % 1000 // 10}"),
-        Line("units", f"{card['multiProcessorCount']}, {card['totalGlobalMem'] / 1e9:.1f} GB"),
+    return Place(
+        "CUDA",
+        f"{card}, experimental; driver of CUDA {driver // 1000}.{driver % 1000 // 10}",
+        cupy.asarray,
+        cupy.asnumpy,
+        cases=dict.fromkeys(CASES, WIDTHS),
+        types=("float16", "float32"),
     )
-    return Card("CUDA", True, ("float16", "float32"), facts, cupy.asarray, cupy.asnumpy)
 
 
-SIZES = {True: (64, 1000, 4096), False: (1000,)}
-"""Row lengths of the comparison. True is a GPU; on a processor a kernel compiles for a second."""
-COMPARED = 2**13
-"""Elements of x in a comparison."""
-
-
-def devices(progress: Progress | None = None) -> list[Section]:
-    """Find devices, and compare their bits with the reference backend."""
-    cards = by_opencl(), by_cuda()
-    lines = [line for each in cards for line in (each.facts if isinstance(each, Card) else [each])]
-    sections = [Section("Devices", tuple(lines))]
-    found = [each for each in cards if isinstance(each, Card)]
-    return sections + [
-        _section(f"Bits, {each.interface}", _bits(each, progress)) for each in found
-    ]
-
-
-def _bits(card: Card, progress: Progress | None) -> Iterator[Line]:
-    types = with_callback(card.types, progress, lambda each: f"{each}, compiled the first time")
-    for dtype in types:
-        yield _tested(dtype, partial(_compare_bits, card, dtype), dtype, DIFFERENT)
-
-
-def _compare_bits(card: Card, dtype: str) -> str:
-    count = wrong = 0
-    sizes = SIZES[card.is_gpu]
-    for size, centred in product(sizes, (True, False)):
-        arrays = _rows(size, COMPARED // size, dtype)
-        answers = _passes(arrays, centred=centred, backend="reference")
-        results = _passes([card.put(each) for each in arrays], centred=centred)
-        for result, answer in zip(results, answers, strict=True):
-            bits = f"u{answer.dtype.itemsize}"
-            count += answer.size
-            wrong += int((np.asarray(card.get(result)).view(bits) != answer.view(bits)).sum())
-    scope = f"both norms, forward and backward, D = {', '.join(map(str, sizes))}"
-    if wrong:
-        return f"WRONG: {wrong:,} of {count:,} numbers ({scope})"
-    return f"correct to the bit ({count:,} numbers, {scope})"
-
-
-def _rows(size: int, count: int, dtype: str) -> list[Array]:
-    """Return x with every other row far from zero, dy, gamma and beta."""
-    random = np.random.default_rng(size)
-    x, dy = random.standard_normal((2, count, size), np.float32)
-    x[::2] += 100
-    arrays = x, dy, *random.standard_normal((2, size), np.float32)
-    return [each.astype(dtype_of(dtype)) for each in arrays]
-
-
-def _passes(arrays: list[Any], *, centred: bool, **options: Any) -> list[Any]:
-    """Return y, dx, dgamma and, for layer norm, dbeta."""
-    x, dy, gamma, beta = arrays
-    if centred:
-        y, saved = layer_norm_forward(x, gamma, beta, **options)
-        return [y, *layer_norm_backward(dy, saved, **options)]
-    y, saved = rms_norm_forward(x, gamma, **options)
-    return [y, *rms_norm_backward(dy, saved, **options)[:2]]
-
-
-CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elements", "nan-in-x")
-"""Cases of the judge: ordinary rows, cancellation, a tie, and NaN."""
-UNTESTED = Section("Self-test", (Line("not run", "the arithmetic of this process is not IEEE's"),))
+def error_text(error: Exception) -> str:
+    """Return the message of an error without the home folder."""
+    return without_home(f"{type(error).__name__}: {error}")
 
 
 def examine(
@@ -354,53 +256,100 @@ def examine(
     Examples
     --------
     >>> from truenorm.doctor import examine
-    >>> [section.title for section in examine().sections][:2]
+    >>> list(examine().sections)[:2]
     ['Versions', 'Backends']
     """
-    sections = [versions(), backend_lines(), processor()]
-    if sections[-1].problems:
+    sections = {
+        "Versions": versions(),
+        "Backends": backend_lines(),
+        "Processor": processor(),
+    }
+    if any(line.remedy for line in sections["Processor"]):
         # The operations refuse to compute; further problems would only hide the cause.
-        return Diagnosis(today(), full, (*sections, UNTESTED), gpu)
+        return Diagnosis(today(), full, {**sections, "Self-test": (UNTESTED,)}, gpu)
     if full or not gpu:
-        sections.append(self_test(progress))
+        # The gpu backend is tested as a device.
+        places = [Place(name, backend=name) for name in usable_backends() if name != "gpu"]
+        sections["Self-test"] = self_test(places, progress)
     if full:
-        sections.append(judgement(progress))
+        sections["Judge, quick level"] = judgement(progress)
     if gpu:
-        sections += devices(progress)
-    return Diagnosis(today(), full, tuple(sections), gpu)
+        found = by_opencl(), by_cuda()
+        sections["Devices"] = tuple(
+            Line(*each[:2]) if isinstance(each, Place) else each for each in found
+        )
+        places = [each for each in found if isinstance(each, Place)]
+        sections["Bits of devices"] = self_test(places, progress)
+    return Diagnosis(today(), full, sections, gpu)
 
 
-def self_test(progress: Progress | None = None) -> Section:
-    """Compare a few results of each backend and type with the exact answers, bit by bit.
+def self_test(places: Iterable[Place], progress: Progress | None = None) -> Lines:
+    """Compare a few results of each place and type with the exact answers, bit by bit."""
+    jobs = [(place, dtype) for place in places for dtype in place.types]
+    steps = with_callback(jobs, progress, lambda job: f"{job[0].name}, {job[1]}")
+    with _without_variables():
+        return tuple(
+            _tested(f"{place.name}, {dtype}", dtype, partial(_compare, place, dtype))
+            for place, dtype in steps
+        )
 
-    The gpu backend is left to `devices`: each case would need a compilation.
-    """
-    names = [name for name in usable_backends() if name != "gpu"]
-    jobs = with_callback(list(product(names, FORMATS)), progress, ", ".join)
-    lines = (_tested(", ".join(job), partial(_compare_outputs, *job), job[1]) for job in jobs)
-    return _section("Self-test", lines)
+
+@contextmanager
+def _without_variables() -> Iterator[None]:
+    overrides = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(overrides)
 
 
-def _compare_outputs(backend: str, dtype: str) -> str:
-    wrong = []
-    for each in (case(f"{dtype}-{name}") for name in CASES):
-        y, saved = layer_norm_forward(each.x, each.gamma, each.beta, eps=each.eps, backend=backend)
-        results = (y, *layer_norm_backward(each.dy, saved, backend=backend))
-        answers = [expected(each).values[name] for name in OUTPUTS]
-        wrong += [
-            f"{name} of {each.name}"
-            for name, result, answer in zip(OUTPUTS, results, answers, strict=True)
-            if result is None or answer is None or result.tobytes() != answer.tobytes()
-        ]
+def _tested(name: str, dtype: str, test: Callable[[], str]) -> Line:
+    """Return the result of a test."""
+    try:
+        dtype_of(dtype)
+    except ValueError as error:  # its package is missing
+        return Line(name, f"not tested: {error}")
+    try:
+        value = test()
+    except Exception as error:  # an installation or a driver can fail in any way
+        value = f"FAILED: {error_text(error)}"
+    return Line(name, value, "" if value.startswith(PASSED) else REPORT)
+
+
+def _compare(place: Place, dtype: str) -> str:
+    """Compare all results of a type with the exact answers."""
+    wrong, count = [], 0
+    for operation, names in place.cases.items():
+        for each in (case(f"{dtype}-{name}", operation=operation) for name in names):
+            answers = expected(each).values
+            for output, result in _passes(place, each).items():
+                count += 1
+                here, answer = place.get(result), answers[output]
+                if here is None or answer is None or here.tobytes() != answer.tobytes():
+                    wrong.append(f"{output} of {each.name}, {operation}")
     if wrong:
         return f"WRONG: {'; '.join(wrong)}"
-    return f"correct to the bit ({len(CASES)} cases, forward and backward)"
+    return f"correct to the bit ({count} results, forward and backward)"
 
 
-def judgement(progress: Progress | None = None) -> Section:
+def _passes(place: Place, each: Case) -> dict[str, Any]:
+    """Return the results of both passes."""
+    centred = each.operation.spec == "layer_norm"
+    forward = layer_norm_forward if centred else rms_norm_forward
+    backward = layer_norm_backward if centred else rms_norm_backward
+    parameters = ("gamma", "beta") if centred else ("gamma",)
+    arrays = {name: place.put(array) for name, array in each.inputs.items()}
+    x, dy = arrays["x"], arrays["dy"]
+    y, saved = forward(x, *map(arrays.get, parameters), eps=each.eps, backend=place.backend)
+    gradients = backward(dy, saved, backend=place.backend)
+    outputs = ("y", "dx", *(f"d{name}" for name in parameters))
+    return dict(zip(outputs, (y, *gradients), strict=False))
+
+
+def judgement(progress: Progress | None = None) -> Lines:
     """Judge truenorm on the quick level: every grade must be ``correct``."""
-    lines = (_tested(dtype, partial(_judge, dtype, progress), dtype) for dtype in FORMATS)
-    return _section("Judge, quick level", lines)
+    with _without_variables():
+        return tuple(_tested(each, each, partial(_judge, each, progress)) for each in FORMATS)
 
 
 def _judge(dtype: str, progress: Progress | None) -> str:
@@ -430,10 +379,9 @@ def report_text(diagnosis: Diagnosis, *, json: bool) -> str:
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[str]:
-    for section in diagnosis.sections:
-        seconds = "" if section.seconds is None else f" ({duration(section.seconds)})"
-        yield f"\n{section.title}{seconds}"
-        for line in section.lines:
+    for title, lines in diagnosis.sections.items():
+        yield f"\n{title}"
+        for line in lines:
             yield f"  {line.name:{WIDTH}s}{one_line(line.value)}"
             if line.remedy:
                 yield f"  {'':{WIDTH}s}-> {one_line(line.remedy)}"

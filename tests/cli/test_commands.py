@@ -11,7 +11,7 @@ import pytest
 from cli.recording import record, run, run_main
 from promise.checking import BACKENDS
 from truenorm.cli import commands
-from truenorm.doctor import Diagnosis, Line, Section
+from truenorm.doctor import Diagnosis, Line
 from truenorm.verify import suite
 from truenorm.verify.operations import layer_norm_case
 
@@ -126,8 +126,8 @@ def test_gradcheck_refusals(pairs_file: Path, name: str, words: str) -> None:
     assert "gradient_check" not in done.stderr  # no frames of the package
 
 
-HEALTHY = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c"),)),))
-BROKEN = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c", "repair it"),)),))
+HEALTHY = Diagnosis("2026-01-02", False, {"A": (Line("b", "c"),)})
+BROKEN = Diagnosis("2026-01-02", False, {"A": (Line("b", "c", "repair it"),)})
 
 
 @pytest.mark.parametrize(("diagnosis", "code"), [(HEALTHY, 0), (BROKEN, 1)])
@@ -173,7 +173,7 @@ def test_doctor_with_numpy_alone() -> None:
     assert report["healthy"] is True
     titles = ["Versions", "Backends", "Processor", "Self-test"]
     assert list(report["sections"]) == titles
-    tested = {line["name"]: line["value"] for line in report["sections"]["Self-test"]["lines"]}
+    tested = {line["name"]: line["value"] for line in report["sections"]["Self-test"]}
     missing = "not tested: bfloat16 needs the package ml_dtypes"
     for backend in BACKENDS:
         assert tested.pop(f"{backend}, bfloat16").startswith(missing)
