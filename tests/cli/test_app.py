@@ -1,9 +1,12 @@
 """The ``truenorm`` command: help, exit codes, lazy imports, printed and written reports."""
 
+import ast
+import inspect
 import json
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +66,17 @@ def test_other_import_errors_are_not_blamed_on_the_extra() -> None:
     done = run_main("import sys; sys.modules['truenorm.verify.suite'] = None", "--version")
     assert "pip install" not in done.stderr
     assert "truenorm.verify.suite" in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_body_of_a_command_is_short(name: str) -> None:
+    """A command makes one call of the package: at most 60 lines without help and options."""
+    module = import_module(f"truenorm.cli.{COMMANDS[name]}")
+    source = inspect.getsource(getattr(module, f"{name}_command"))
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    body = function.body[bool(ast.get_docstring(function)) :]
+    assert (body[-1].end_lineno or 0) - body[0].lineno < 60
 
 
 def test_version() -> None:

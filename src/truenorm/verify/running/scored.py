@@ -329,8 +329,6 @@ class Kernel:
             raise GaveUpError
         start = time.perf_counter()
         try:
-            if self._calls is None:
-                self.start()
             arrays, reply = self._call(case, call)
         except FailedCallError as error:
             self.deaths += 1
@@ -355,12 +353,14 @@ class Kernel:
         self, case: Case, call: Call, *, listed: bool = False
     ) -> tuple[dict[str, Array | None], dict[str, Any]]:
         """Return results and changed inputs by name, and the reply."""
+        if self._calls is None:
+            self.start()
+        assert self._calls is not None
         self._area.clear()
         step = describe_call(case, PlannedCall(call), self._area)
         places = {entry[4]: name for name, entry in step["tensors"].items() if entry}
         nonce = secrets.token_hex(8)
         request = {"of": nonce, "step": step, "free": self._area.free, "list": listed}
-        assert self._calls is not None
         with suppress(OSError):  # it has ended, as its reply says
             self._calls.send(json.dumps(request).encode())
         answers = expected(case)
