@@ -63,8 +63,7 @@ class _Script:
 
     def __init__(self, symptom: Symptom, spec: SubjectSpec, *, after_others: bool) -> None:
         self.symptom, self.spec, self.case = symptom, spec, symptom.case
-        self.of_state = after_others
-        self.after_others = after_others and spec.callable and bool(symptom.at)
+        self.after_others = after_others
         self.operation = symptom.case.operation
         self.forward_outputs = self.operation.outputs_of(backward=False)
         self.backward_outputs = self.operation.outputs_of(backward=True)
@@ -107,13 +106,14 @@ class _Script:
             return self._compare_with_later()
         if guard in ("stale", "spent"):
             return self._compare_backwards()
-        if guard == "history" and not self.after_others:
+        of_element = bool(self.symptom.at)
+        if guard == "history" and not (self.after_others and of_element):
             return self._compare_with_first()
         passes = self._passes()
-        if self.after_others:
+        if self.after_others and of_element:
             loop = f"for case in map({HOLD}, [*other_cases(case), case]):"
             passes = [IMPORT_OTHERS, IMPORT_MEMORY, loop, *(f"    {line}" for line in passes)]
-        return [*passes, *(self._compare_with_answer() if self.symptom.at else [])]
+        return [*passes, *(self._compare_with_answer() if of_element else [])]
 
     def _call_forward(self, rows: str) -> str:
         arguments = [
@@ -177,7 +177,7 @@ class _Script:
     def _compare_calls(self) -> list[str]:
         setup, test = self._equal_bits()
         define = self._define_run()
-        if self.of_state:
+        if self.after_others:
             _, *passes = define
             header = f"def run(variant, hold={HOLD}):"
             define = [IMPORT_MEMORY, header, "    variant = hold(variant)", *passes]

@@ -380,7 +380,9 @@ class InputMemory:
     def _placed(self, name: str, array: Array) -> Array:
         low, high = np.lib.array_utils.byte_bounds(array)
         key = name, high - low, array.dtype
-        block = self._blocks.setdefault(key, np.empty(high - low + 2 * ALIGNMENT, np.uint8))
+        if key not in self._blocks:
+            self._blocks[key] = np.empty(high - low + 2 * ALIGNMENT, np.uint8)
+        block = self._blocks[key]
         # An unaligned input stays unaligned.
         start = -block.ctypes.data % ALIGNMENT + low % ALIGNMENT
         ctypes.memmove(block.ctypes.data + start, low, high - low)
