@@ -1,6 +1,6 @@
 """Wrong kernels of quantized norms: y in float64, then scales and codes, with one planted bug."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +10,8 @@ from truenorm.verify.audit.planted import Kernel, PlantedBug, case_of_inputs, pl
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.changes import constant
 from truenorm.verify.operations.quantized.answers import in_groups, largest_in_groups
-from truenorm.verify.operations.quantized.codes import E4M3FN, packed
+from truenorm.verify.operations.quantized.codes import E4M3FN, CodeType, packed
+from truenorm.verify.operations.quantized.hypotheses import conversions
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.operations.quantized.recipes import NORMS
@@ -62,11 +63,16 @@ def _scaled(at: Steps) -> Float64s:
     return np.where(underflows, 0.0, at["y"] / at["unit"])
 
 
-def _codes(at: Steps) -> Float64s:
+def _clamped(at: Steps) -> Float64s:
+    """Return y over the scale, without NaN if the norm clamps it."""
     quant, scaled = _quant(at), at["scaled"]
-    if quant.nan == "clamp":
-        scaled = np.where(np.isnan(scaled), quant.code.largest, scaled)
-    return quant.code.nearest(scaled)
+    return (
+        np.where(np.isnan(scaled), quant.code.largest, scaled) if quant.nan == "clamp" else scaled
+    )
+
+
+def _codes(at: Steps) -> Float64s:
+    return _quant(at).code.nearest(_clamped(at))
 
 
 def _amax(at: Steps, of: str = "y") -> Float64s:
@@ -212,11 +218,6 @@ def quantized_bugs(norm: QuantizedNorm, recipe: str = "") -> list[PlantedBug]:
         (True, "no scale", "y is encoded without the scale", {"unit": constant(1.0)}),
         (True, f"{other} by the scale", f"y is {other} by the scale",
          {"unit": lambda at: 1 / QUANTIZED["unit"](at)}),
-        (True, "truncated", "codes are truncated, not rounded", {"codes": _truncated}),
-        (quant.is_static and has_nan, "no saturation", "codes beyond the largest are NaN",
-         {"codes": _not_saturated}),
-        (quant.is_static and not has_nan, "no saturation", "codes beyond the largest wrap around",
-         {"codes": lambda at: (np.rint(at["scaled"]) + 128) % 256 - 128}),
         (quant.nan == "propagate" and has_nan, "NaN clamped", "codes of NaN are the largest code",
          {"codes": lambda at: np.where(np.isnan(at["scaled"]), top, _codes(at)),
           "group_amax": lambda at: largest_in_groups(np.abs(_finite(at["y"])), quant)}),
@@ -255,9 +256,28 @@ def quantized_bugs(norm: QuantizedNorm, recipe: str = "") -> list[PlantedBug]:
     ]  # fmt: skip
     return [
         *(PlantedBug(name, text, changes) for applies, name, text, changes in table if applies),
+        *_of_conversion(quant),
         *(bug for bug in planted_bugs(norm.plain) if bug.name in OF_PLAIN_NORMS),
         *(_of_rounding(norm, recipe) if recipe else ()),
     ]
+
+
+def _of_conversion(quant: Quant) -> list[PlantedBug]:
+    """Return hypotheses of the judge about the conversion to codes as bugs."""
+    names = {"codes are rounded towards zero": "truncated"}
+    if quant.is_static:
+        beyond = ("are not saturated: they are NaN", "are not saturated: they are infinity")
+        for words in (*beyond, "wrap around"):
+            names[f"codes beyond the largest {words}"] = "no saturation"
+    return [
+        PlantedBug(names[words], words, {"codes": partial(_converted, convert)})
+        for words, convert in conversions(quant)
+        if words in names
+    ]
+
+
+def _converted(convert: Callable[[CodeType, Float64s], Float64s], at: Steps) -> Float64s:
+    return convert(_quant(at).code, _clamped(at))
 
 
 def _of_rounding(norm: QuantizedNorm, recipe: str) -> list[PlantedBug]:
@@ -276,18 +296,6 @@ def _of_rounding(norm: QuantizedNorm, recipe: str) -> list[PlantedBug]:
 
 def _finite(values: Float64s) -> Float64s:
     return np.where(np.isfinite(values), values, 0.0)
-
-
-def _truncated(at: Steps) -> Float64s:
-    code, scaled = _quant(at).code, at["scaled"]
-    below = np.searchsorted(code.sizes, np.abs(_finite(scaled)), side="right") - 1
-    return np.copysign(np.minimum(code.sizes[below], code.largest), scaled) + 0 * scaled
-
-
-def _not_saturated(at: Steps) -> Float64s:
-    code = _quant(at).code
-    end = code.largest + code.steps(np.full(1, code.largest)) / 2
-    return np.where(np.abs(at["scaled"]) > end, np.nan, _codes(at))
 
 
 def _of_half_groups(at: Steps) -> Float64s:

@@ -142,7 +142,8 @@ def _negative_zero(code: CodeType, v: Float64s) -> Float64s:
     return np.where((codes == 0) & np.signbit(v), np.nan, codes)
 
 
-def _conversions(quant: Quant) -> Iterator[tuple[str, Callable[[CodeType, Float64s], Float64s]]]:
+def conversions(quant: Quant) -> Iterator[tuple[str, Callable[[CodeType, Float64s], Float64s]]]:
+    """Yield wrong conversions to codes: their words, and codes of y over the scale, decoded."""
     code = quant.code
     infinite = "infinity" if code.name == "e5m2" else "NaN"
     if code.name not in ("int8", "e2m1"):
@@ -235,7 +236,7 @@ def _subnormal_as_normal(rows: Rows, y: Float64s) -> Float64s:
 
 def _code_hypotheses(norm: "QuantizedNorm") -> Iterator[Hypothesis]:
     quant = norm.quant
-    for words, convert in _conversions(quant):
+    for words, convert in conversions(quant):
         yield Hypothesis(words, partial(_converted, convert))
     yield Hypothesis("zeros are divided by a scale of zero", _right, scales_zeros=True)
     if quant.is_static:
