@@ -22,7 +22,7 @@ from truenorm.tools.command_line import stop
 from truenorm.tools.text import printable
 from truenorm.verify.operations import as_operation
 from truenorm.verify.report.json_report import to_json
-from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.running.records import CannotRunError, error_message
 from truenorm.verify.running.scored import Server
 from truenorm.verify.scores import score_submission
 from truenorm.verify.submission import CASES, LARGEST, SECONDS, Form, Norms, Submission
@@ -60,7 +60,9 @@ def score_command(
         str, option("NAME", "A function of the same file, instead of autograd.")
     ] = "",
     device: Annotated[str, typer.Option(help="The device of the tensors.")] = "cpu",
-    seconds: Annotated[float, typer.Option(help="Time limit of one call.")] = SECONDS,
+    seconds: Annotated[
+        float, typer.Option(help="Time limit of a call; four times that for the first.")
+    ] = SECONDS,
     causes: Annotated[
         bool, typer.Option("--causes", help="Also search for the causes of wrong results.")
     ] = False,
@@ -132,8 +134,9 @@ def _serve(python: str, defaults: Submission) -> None:
                 answer = to_json(
                     score_submission(_submission(line, defaults), server), indent=None
                 )
-            except (TypeError, ValueError, CannotRunError) as error:
-                answer = strict_json.dumps({"error": str(error)}, indent=None)
+            except Exception as error:  # the next lines are to be answered, too
+                reason = error_message(error) or type(error).__name__
+                answer = strict_json.dumps({"error": reason}, indent=None)
             sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()
 

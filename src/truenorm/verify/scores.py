@@ -152,7 +152,8 @@ def score(
     device : str
         The device of the tensors.
     seconds : float
-        Time limit of one call.
+        Time limit of a call. The import and the first call, which may compile, have four times
+        as much.
     causes : bool
         Also search for the likely causes of wrong results, which takes seconds.
 

@@ -57,6 +57,8 @@ from truenorm.verify.types import Array
 
 CHILD, AREA_BYTES, LINE, GAP = "score_child.py", 2**28, 64, 77.0
 REPLY_BYTES, START_SECONDS, PYTORCH_SECONDS = 2**18, 60.0, 300.0
+FIRST = 4
+"""The import and the first call, which may compile, have so many times the limit of a call."""
 ENVIRONMENT = {
     "PYTHONSAFEPATH": "",
     "MALLOC_PERTURB_": "193",
@@ -261,7 +263,8 @@ class Kernel:
         self._folder = tempfile.mkdtemp(prefix="kernel-")
         self._outputs = {each.name for each in subject.operation.outputs}
         self.deaths, self.operators = 0, set[str]()
-        self.isolated, self._patience = False, 0.0
+        self.isolated = False
+        self._seconds = FIRST * subject.seconds
         self._calls: socket.socket | None = None
         try:
             differentiable = self.start()
@@ -300,10 +303,9 @@ class Kernel:
         self._lifeline.settimeout(START_SECONDS)
         with suppress(OSError):
             self.isolated = self._lifeline.recv(100) == b"isolated"
-        reply = self._reply(nonce, START_SECONDS + self.subject.seconds)
+        reply = self._reply(nonce, FIRST * self.subject.seconds)
         if "failure" in reply:
             raise FailedCallError(f"cannot be imported: {str(reply['failure'])[:500]}")
-        self._patience = START_SECONDS  # the first call may compile
         return reply.get("backward") is True
 
     def stop(self) -> str:
@@ -366,8 +368,8 @@ class Kernel:
         answers = expected(case)
         for output in answers.types:  # while the kernel runs
             answers.allowed(output)
-        reply = self._reply(nonce, self.subject.seconds + self._patience)
-        self._patience = 0.0
+        reply = self._reply(nonce, self._seconds)
+        self._seconds = self.subject.seconds
         limit = largest_result(case, call)
         arrays = {
             name: self._area.result(entry, limit)
