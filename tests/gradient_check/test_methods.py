@@ -221,8 +221,8 @@ def test_one_wrong_element_of_many_is_never_missed() -> None:
 LAYER_NORM = PAIRS["layer norm"]
 
 
-def textbook_backward(dy: Array, *inputs: Array) -> tuple[Array, ...]:
-    return tn.textbook.backward(dy, tn.textbook.forward(*inputs)[1])
+def textbook_backward(dy: Array, x: Array, gamma: Array, beta: Array) -> tuple[Array, ...]:
+    return tn.textbook.backward(dy, tn.textbook.forward(x, gamma, beta)[1])
 
 
 demand_central = partial(pairs.demand, method="central")
