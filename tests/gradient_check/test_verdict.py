@@ -612,7 +612,7 @@ def wrong_pairs() -> Iterator[tuple[str, Any, Any, Any]]:
             ("constant", lambda x: 1 + 0 * x, lambda x: 1e-3 + 0 * x),
         ]:
             yield name, forward, lambda dy, x, s=slope, f=factor: f * dy * s(x), x
-            large = np.resize(x, 600) + np.linspace(0, 0.1, 600)
+            large = np.resize(x, 120) + np.linspace(0, 0.1, 120)
             yield (
                 f"{name} by projections",
                 forward,
