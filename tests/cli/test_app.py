@@ -16,6 +16,7 @@ import truenorm
 from cli.recording import TESTS, Calls, record, run, run_main, run_python
 from truenorm import cli
 from truenorm.cli import app as application
+from truenorm.cli import common
 from truenorm.cli.app import COMMANDS, GROUPS
 from truenorm.cli.common import file_writer, progress_bar
 from truenorm.verify import Subject
@@ -304,14 +305,24 @@ def test_without_the_option_nothing_is_imported_or_written() -> None:
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "UNUSED"])
-def test_no_progress_bar_in_a_pipe(
+def test_lines_of_progress_in_a_pipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """Forced colours make no difference."""
+    """Forced colours make no difference; short work writes nothing."""
     monkeypatch.setenv(variable, "1")
     with progress_bar("judging") as update:
-        assert update is None
+        update(0, 7, "case")
     assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(common, "LINE_EVERY", 0.02)
+    with progress_bar("judging") as update:
+        time.sleep(0.1)
+        update(3, 7, "case [bold]\x1b[2J\n::error::")
+        time.sleep(0.1)
+    out, err = capsys.readouterr()
+    first, *_, last = err.splitlines()
+    assert out == ""
+    assert first == "judging 0 s"
+    assert last == r"judging 3/7 case [bold]\x1b[2J ::error:: 0 s"
 
 
 def test_progress_bar_on_a_terminal(
@@ -322,7 +333,6 @@ def test_progress_bar_on_a_terminal(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress_bar("judging") as update:
-        assert update is not None
         update(7, 7, "case [bold]\x1b[2J\n")
         time.sleep(1.3)
     out, err = capsys.readouterr()

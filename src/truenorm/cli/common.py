@@ -3,6 +3,8 @@
 import math
 import secrets
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -129,11 +131,14 @@ def file_writer(
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Progress | None]:
-    """Show a progress bar while the block runs; yield None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
+def progress_bar(title: str) -> Iterator[Progress]:
+    """Show progress while the block runs: a bar, or lines if stderr is not a terminal."""
+    with (_bar if sys.stderr.isatty() else _lines)(title) as update:
+        yield update
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Progress]:
     columns = (
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=24),
@@ -151,3 +156,30 @@ def progress_bar(title: str) -> Iterator[Progress | None]:
             bar.update(task, completed=done, total=total + 1, count=count, item=one_line(item))
 
         yield update
+
+
+LINE_EVERY = 10.0
+"""Seconds between two lines of progress."""
+
+
+@contextmanager
+def _lines(title: str) -> Iterator[Progress]:
+    """Write a line from time to time, by a thread: the block may wait for one long call."""
+    start, ended, latest = time.monotonic(), threading.Event(), [""]
+
+    def write() -> None:
+        while not ended.wait(LINE_EVERY):
+            seconds = f"{time.monotonic() - start:.0f} s"
+            sys.stderr.write(one_line(f"{title} {latest[0]} {seconds}") + "\n")
+            sys.stderr.flush()
+
+    def update(done: int, total: int, item: str) -> None:
+        latest[0] = f"{done}/{total} {item}"
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        yield update
+    finally:
+        ended.set()
+        writer.join()

@@ -15,6 +15,7 @@ from truenorm.cli.common import (
     argument,
     option,
     parse_seed,
+    progress_bar,
     stop_on,
 )
 from truenorm.tools import strict_json
@@ -116,7 +117,7 @@ def score_command(
         if serve:
             _serve(python, defaults)
             return
-        with Server(python) as server:
+        with progress_bar("scoring"), Server(python) as server:
             result = score_submission(defaults, server)
     if json:
         typer.echo(to_json(result))
