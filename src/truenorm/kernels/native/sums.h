@@ -4,9 +4,10 @@
    128 terms add eight terms a lane in pairs of pairs, eight products in two chains; what is left
    over is cut into pieces of 64, 32 and 16 terms and a last one that is filled up with zeros.
    Pieces are added to the lanes from the smallest to the largest, so that no term goes through
-   more than seven additions; four more fold the lanes, those of eight rows together. Blocks after the first are added to the lanes of the row by TwoSum: what is
-   rounded off has lanes of its own. Rows longer than SEGMENT are summed in segments, whose sums are
-   added by TwoSum again: threads can share a row, and the bits are the same if they do not.
+   more than seven additions; four more fold the lanes, those of eight rows together. Blocks after
+   the first are added to the lanes of the row by TwoSum: what is rounded off has lanes of its own.
+   Rows longer than SEGMENT are summed in segments, whose sums are added by TwoSum again: threads
+   can share a row, and the bits are the same if they do not.
    (Depth h of docs/inside/error-analysis.md: `depth_of_sum`.) */
 #ifndef TRUENORM_SUMS_H
 #define TRUENORM_SUMS_H
