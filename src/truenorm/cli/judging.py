@@ -32,6 +32,7 @@ from truenorm.verify.campaigns import Campaign
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import SubjectOptions
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.report import terminal
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.wording import baseline_counts
@@ -160,8 +161,12 @@ GithubOption = Annotated[
 def subject_options(start_seconds: float, **options: Unpack[SubjectOptions]) -> SubjectOptions:
     """Check the options of every command with a subject, and return those that change it."""
     check_positive("--start-seconds", start_seconds)
-    if options.get("operation") == "":
+    operation = options.get("operation")
+    if operation == "":
         stop("--operation must be a name such as rms_norm, got ''; leave it out for the default")
+    if operation and not operation.startswith(","):  # else it changes that of the subject
+        with stop_on(ValueError):
+            parse_operation(operation)
     return options
 
 

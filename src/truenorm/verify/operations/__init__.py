@@ -1,5 +1,6 @@
 """The operations of the judge: layer norm, RMSNorm and their variants."""
 
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Unpack, cast
 
@@ -120,7 +121,8 @@ def _norm(
 ) -> Norm:
     known = (*NAMES, *relatives.SPATIAL)
     if name not in known:
-        raise ValueError(f"operation must be one of {', '.join(known)}; got {name!r}")
+        close = "".join(f": did you mean {each}?" for each in get_close_matches(name, known, 1))
+        raise ValueError(f"operation must be one of {', '.join(known)}; got {name!r}{close}")
     eps, width = limits
     options: dict[str, Any] = {
         "gain": gain, "beta": beta, "parameters": parameters, "result": result, "eps": eps,
