@@ -128,17 +128,17 @@ def _quantized() -> str:
     return markdown_table(head, rows, numbers=False)
 
 
-RELATIVES = """\
+GROUPED = """\
 ## Grouped, gated and modulated norms
 
 No package of the scoreboard has these norms either.
-Each case shows a [kernel](relatives.md) with the fault; a test of truenorm judges it."""
+Each case shows a [kernel](grouped.md) with the fault; a test of truenorm judges it."""
 
 
-class RelativeFailure(NamedTuple):
-    """A reported failure of a relative of the norms, and the case that shows it.
+class GroupedFailure(NamedTuple):
+    """A reported failure of a grouped norm, and the case that shows it.
 
-    `bug` names the kernel with this fault in ``tests/verify/relatives/planted.py``.
+    `bug` names the kernel with this fault in ``tests/verify/grouped/planted.py``.
     """
 
     title: str
@@ -148,45 +148,45 @@ class RelativeFailure(NamedTuple):
     case: str = "float32-normal-4x67"
 
 
-RELATIVE_FAILURES = (
-    RelativeFailure("groups are ignored", ("state-spaces/mamba#910",),
+GROUPED_FAILURES = (
+    GroupedFailure("groups are ignored", ("state-spaces/mamba#910",),
                     "groups ignored", "group_norm,groups=2"),
-    RelativeFailure("groups are ignored in backward", ("state-spaces/mamba#547",),
+    GroupedFailure("groups are ignored in backward", ("state-spaces/mamba#547",),
                     "groups ignored in backward", "rms_norm,groups=4"),
-    RelativeFailure("there are twice as many groups", ("llama.cpp#15507",),
+    GroupedFailure("there are twice as many groups", ("llama.cpp#15507",),
                     "twice the groups", "group_norm,groups=2", "float32-normal-4x8"),
-    RelativeFailure("dgamma of channel c has the mean of group c % G", ("tt-metal#56202",),
+    GroupedFailure("dgamma of channel c has the mean of group c % G", ("tt-metal#56202",),
                     "dgamma of group c % G", "group_norm,groups=2", "float32-normal-4x3"),
-    RelativeFailure("dgamma is a sum over part of a channel", ("Liger-Kernel#1375",),
+    GroupedFailure("dgamma is a sum over part of a channel", ("Liger-Kernel#1375",),
                     "sums over part of a channel", "group_norm,groups=2"),
-    RelativeFailure("padding lanes read the next group", ("FlagOpen/FlagGems#4985",),
+    GroupedFailure("padding lanes read the next group", ("FlagOpen/FlagGems#4985",),
                     "padding lanes of the next group", "group_norm,groups=2"),
-    RelativeFailure("the mean is computed in bfloat16", ("pytorch#77507",),
+    GroupedFailure("the mean is computed in bfloat16", ("pytorch#77507",),
                     "mean in bfloat16", "group_norm,groups=2", "bfloat16-normal-4x67"),
-    RelativeFailure("dgamma is summed in bfloat16", ("pytorch#140913",),
+    GroupedFailure("dgamma is summed in bfloat16", ("pytorch#140913",),
                     "dgamma in bfloat16", "group_norm,groups=2", "bfloat16-many-rows-4096x8"),
-    RelativeFailure("the variance overflows in float16", ("mlx#4228",),
+    GroupedFailure("the variance overflows in float16", ("mlx#4228",),
                     "variance in float16", "group_norm,groups=2", "float16-large-values-4x67"),
-    RelativeFailure("the gate is sigmoid, not silu", ("vllm#35482",),
+    GroupedFailure("the gate is sigmoid, not silu", ("vllm#35482",),
                     "sigmoid for silu", "rms_norm,gate=silu"),
-    RelativeFailure("dz is returned as dx", ("fla-org/flash-linear-attention#155",),
+    GroupedFailure("dz is returned as dx", ("fla-org/flash-linear-attention#155",),
                     "dz returned as dx", "rms_norm,gate=silu"),
-    RelativeFailure("eps is added to the sum of squares", ("ml-explore/mlx-lm#1624",),
+    GroupedFailure("eps is added to the sum of squares", ("ml-explore/mlx-lm#1624",),
                     "eps on the sum", "rms_norm,gate=silu"),
-    RelativeFailure("all samples get the scale of the first", ("vllm-project/vllm-omni#1531",),
+    GroupedFailure("all samples get the scale of the first", ("vllm-project/vllm-omni#1531",),
                     "sample 0 for all", "layer_norm,modulate=sample,gamma=false"),
-    RelativeFailure("scale and shift are rounded to bfloat16", ("TensorRT-LLM#17987",),
+    GroupedFailure("scale and shift are rounded to bfloat16", ("TensorRT-LLM#17987",),
                     "modulation in bfloat16", "rms_norm,modulate=row"),
-    RelativeFailure("all heads are normalized as one", ("vllm#16311",),
+    GroupedFailure("all heads are normalized as one", ("vllm#16311",),
                     "QK-norm over all heads", "rms_norm,heads=4"),
 )  # fmt: skip
 
 
-def _relatives() -> str:
+def _grouped() -> str:
     """Return a table of failures of grouped, gated and modulated norms."""
     rows = [
         [_escape(each.title), _links(each.sources), f"`{each.operation}`", f"`{each.case}`"]
-        for each in RELATIVE_FAILURES
+        for each in GROUPED_FAILURES
     ]
     return markdown_table(["failure", "reported", "operation", "case"], rows, numbers=False)
 
@@ -212,8 +212,8 @@ def page(layer_norm: Board, rms_norm: Board) -> str:
         *(_exhibit(RMS_NORM, entry, rms_norm) for entry in of_rms_norm),
         QUANTIZED,
         _quantized(),
-        RELATIVES,
-        _relatives(),
+        GROUPED,
+        _grouped(),
         "## What no case can show",
         *map(_missing, missing),
     ]

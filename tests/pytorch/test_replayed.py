@@ -16,18 +16,18 @@ import truenorm.verify as tv
 from pytorch.replayed import both_ways, replay_tensors, report_by
 from truenorm.verify.operation import Case
 from truenorm.verify.subject import Subject
+from verify.grouped.planted import PLANTED as GROUPED
+from verify.grouped.planted import Planted
+from verify.grouped.test_planted import small_cases
 from verify.planted.registry import PLANTED
 from verify.quantized.kernels import suite_of
 from verify.quantized.planted import PLANTED as QUANTIZED
 from verify.recorded import cases_for, subject_named
-from verify.relatives.planted import PLANTED as RELATIVES
-from verify.relatives.planted import Planted
-from verify.relatives.test_planted import small_cases
 
 RANDOM = {"dgamma by rows in random order"}
 """Their bits differ from run to run by design."""
 FAST = {
-    *("one-pass variance", "quantized: no clamp", "relative: groups ignored in backward"),
+    *("one-pass variance", "quantized: no clamp", "grouped: groups ignored in backward"),
 }
 """The others are left to the slow session."""
 
@@ -52,14 +52,14 @@ def quantized(name: str) -> Bug:
     )
 
 
-def relative(bug: Planted) -> Bug:
+def grouped(bug: Planted) -> Bug:
     return Bug(lambda: bug.subject, lambda: small_cases(bug))
 
 
 BUGS: dict[str, Bug] = {
     **{name: of_registry(name) for name in PLANTED},
     **{f"quantized: {name}": quantized(name) for name in QUANTIZED},
-    **{f"relative: {bug.name}": relative(bug) for bug in RELATIVES},
+    **{f"grouped: {bug.name}": grouped(bug) for bug in GROUPED},
 }
 
 

@@ -50,7 +50,7 @@ def cases_for(name: str, level: str, dtype: str = "") -> list[Case]:
     """Return the cases of a subject, or those of one type.
 
     A planted bug gets families of `OF_VERDICTS` only if that is what it is about. And at the quick
-    level, those of relatives at any, the three of more than 2^16 rows likewise; nor
+    level, those of variants at any, the three of more than 2^16 rows likewise; nor
     are there such rows for a recipe that is right.
     """
     left = set()

@@ -59,8 +59,8 @@ def vectors_command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     from truenorm.verify import suite
     from truenorm.verify.operations import parse_operation
+    from truenorm.verify.operations.grouped.norm import refuse_axes
     from truenorm.verify.operations.quantized.norm import refuse_quantized
-    from truenorm.verify.operations.relatives.norm import refuse_axes
     from truenorm.verify.report.vectors import write_vectors
 
     with stop_on(ValueError), progress_bar("writing") as progress:

@@ -14,9 +14,9 @@ from truenorm.verify.enclosures import largest_kappa, unsupported_reason
 from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations.grouped.norm import refuse_grouped
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import refuse_quantized
-from truenorm.verify.operations.relatives.norm import refuse_relative
 from truenorm.verify.oracle import Expected, compute_exact, output_types
 from truenorm.verify.running.pytorch import array_of
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
@@ -368,7 +368,7 @@ def bound(
     if not isinstance(norm, Norm):
         raise ValueError(f"bound needs a norm; got {norm.title}")
     refuse_quantized(norm, "bound")
-    refuse_relative(norm, "bound")
+    refuse_grouped(norm, "bound")
     if grade not in GRADES:
         raise ValueError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from truenorm.tools.arguments import require_type
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
+from truenorm.verify.operations.grouped.norm import refuse_axes
 from truenorm.verify.operations.quantized.norm import refuse_quantized
-from truenorm.verify.operations.relatives.norm import refuse_axes
 from truenorm.verify.types import FORMATS
 
 

@@ -19,9 +19,9 @@ from truenorm.verify.cases.patterns import Pattern, filled
 from truenorm.verify.enclosures import unsupported_reason
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
+from truenorm.verify.operations.grouped.norm import refuse_grouped
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import refuse_quantized
-from truenorm.verify.operations.relatives.norm import refuse_relative
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 YOUR_DATA = "your data, "
@@ -134,7 +134,7 @@ def case_from(
     """
     operation = as_operation(operation)
     refuse_quantized(operation, "a case of your own shape or data")
-    refuse_relative(operation, "a case of your own shape or data")
+    refuse_grouped(operation, "a case of your own shape or data")
     if not 0 <= eps < np.inf:
         raise ValueError(f"eps must be finite and at least 0; got {eps!r}")
     by_input = _by_input(arrays, operation)

@@ -10,15 +10,15 @@ from verify.planted.backward import BACKWARD, PARAMETERS
 from verify.planted.conduct import INVARIANCE, MEMORY, PROPERTIES
 from verify.planted.forward import FORWARD
 from verify.planted.kernels import PlantedBug
-from verify.planted.relative_bugs import RELATIVES
 from verify.planted.right import RECIPES_OF_MORE
 from verify.planted.rms_norm import RMS_NORM
+from verify.planted.variant_bugs import VARIANTS
 
 PLANTED: dict[str, PlantedBug] = {
     bug.subject.name: bug
     for bug in (
         *(*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *INVARIANCE, *MEMORY),
-        *(*RMS_NORM, *RELATIVES),
+        *(*RMS_NORM, *VARIANTS),
     )
 }
 
@@ -50,7 +50,7 @@ OF_MANY_ROWS = {
     "RMSNorm: rows beyond 65,535 skipped",
 }
 """Planted bugs that show in cases of very many rows, which take longer than all the rest."""
-FEW_ROWS = {bug.subject.name for bug in RELATIVES}
+FEW_ROWS = {bug.subject.name for bug in VARIANTS}
 """Those that are to be results without such cases at the full level as well."""
 
 MORE_RIGHT: dict[str, Subject] = {subject.name: subject for subject in RECIPES_OF_MORE}

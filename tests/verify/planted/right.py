@@ -12,7 +12,7 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, Array, Float64s
 from verify.planted.kernels import SUBJECTS, ExactKernel, Kernel, WideKernel, to_bits
-from verify.planted.relatives import (
+from verify.planted.variants import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
     LLAMA,
@@ -20,7 +20,7 @@ from verify.planted.relatives import (
     WIDE_ZERO_CENTRED,
     ZERO_CENTRED,
     ByRecipe,
-    relative,
+    variant,
 )
 
 
@@ -37,7 +37,7 @@ def by(recipe: str, operation: Norm, dtype: str, project: str = "") -> Subject:
     """Return a right kernel that claims its recipe; `project` rounds like this."""
     kernel = EveryStep(recipe) if recipe == "none" else ByRecipe(recipe)
     name = f"{recipe}, as {project}" if project else recipe
-    return relative(kernel, name, operation, dtype, recipe=recipe)
+    return variant(kernel, name, operation, dtype, recipe=recipe)
 
 
 RECIPES = [

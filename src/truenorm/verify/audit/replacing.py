@@ -29,9 +29,9 @@ from truenorm.verify.audit.planted import (
 from truenorm.verify.audit.quantized import QuantizedKernel, quantized_bugs
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations.grouped.norm import refuse_grouped
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.relatives.norm import refuse_relative
 from truenorm.verify.operations.steps import Steps
 from truenorm.verify.running.pytorch import Tensors, array_of, names_of, role_of
 from truenorm.verify.types import FORMATS, Array, Float64s
@@ -84,7 +84,7 @@ class AuditTask:
         """The operation that the kernel computes."""
         norm = parse_operation(self.operation)
         assert isinstance(norm, Norm)
-        refuse_relative(norm, "truenorm audit")
+        refuse_grouped(norm, "truenorm audit")
         return norm
 
     def bugs(self) -> list[PlantedBug]:

@@ -5,12 +5,12 @@ from functools import cache
 from typing import Any, Unpack, cast
 
 from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations.grouped import norm as grouped_norms
+from truenorm.verify.operations.grouped.norm import GroupedNorm, GroupedOptions, SpatialName
 from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
 from truenorm.verify.operations.quantized import quant as quantization
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import Quant, quant_from
-from truenorm.verify.operations.relatives import norm as relatives
-from truenorm.verify.operations.relatives.norm import RelativeNorm, RelativeOptions, SpatialName
 from truenorm.verify.types import Array
 
 __all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "parse_operation"]
@@ -53,7 +53,7 @@ def norm(
     eps: float | None = None,
     width: int | None = None,
     quant: Quant | None = None,
-    **relative: Unpack[RelativeOptions],
+    **grouped: Unpack[GroupedOptions],
 ) -> Norm:
     """Return an operation for `Subject`: a norm as kernels ship it.
 
@@ -83,9 +83,9 @@ def norm(
     quant : Quant, optional
         How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
         says. There is no backward pass.
-    **relative
+    **grouped
         `groups`, `heads`, `gate`, `modulate`, `variance`, `divisor`, `gamma`, `over`, `axes` and
-        `channels`, of grouped, gated and modulated norms: see `RelativeNorm`.
+        `channels`, of grouped, gated and modulated norms: see `GroupedNorm`.
 
     Returns
     -------
@@ -98,12 +98,12 @@ def norm(
     >>> tv.norm("add_rms_norm", gain="zero-centred", parameters="float32").title
     'residual add and RMS normalization, zero-centred gain, float32 parameters'
     """
-    if unknown := relative.keys() - {*relatives.OPTIONS}:
+    if unknown := grouped.keys() - {*grouped_norms.OPTIONS}:
         raise TypeError(
             f"{sorted(unknown)[0]} is no option of an operation: expected any of "
-            f"{', '.join(sorted(OPTIONS | {'quant', *relatives.OPTIONS}))}"
+            f"{', '.join(sorted(OPTIONS | {'quant', *grouped_norms.OPTIONS}))}"
         )
-    options = tuple(sorted(relative.items()))
+    options = tuple(sorted(grouped.items()))
     return _norm(name, gain, beta, parameters, result, sum, (eps, width), quant, options)
 
 
@@ -117,9 +117,9 @@ def _norm(
     sum_: Sum,
     limits: tuple[float | None, int | None],
     quant: Quant | None,
-    relative: tuple[tuple[str, Any], ...],
+    grouped: tuple[tuple[str, Any], ...],
 ) -> Norm:
-    known = (*NAMES, *relatives.SPATIAL)
+    known = (*NAMES, *grouped_norms.SPATIAL)
     if name not in known:
         close = "".join(f": did you mean {each}?" for each in get_close_matches(name, known, 1))
         raise ValueError(f"operation must be one of {', '.join(known)}; got {name!r}{close}")
@@ -128,10 +128,10 @@ def _norm(
         "gain": gain, "beta": beta, "parameters": parameters, "result": result, "eps": eps,
         "width": width,
     }  # fmt: skip
-    if relative or name in relatives.SPATIAL:
+    if grouped or name in grouped_norms.SPATIAL:
         if quant is not None:
             raise ValueError(f"quant={quant.type} is not for grouped, gated or modulated norms")
-        return RelativeNorm(name, **dict(relative), **options, sum=sum_)
+        return GroupedNorm(name, **dict(grouped), **options, sum=sum_)
     name = cast(NormName, name)
     if quant is not None:
         if limits != (None, None):
@@ -156,14 +156,14 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         key: value for key, _, value in (each.partition("=") for each in settings)
     }
     beta = {"true": True, "false": False}
-    known = OPTIONS | QUANT_OPTIONS | {*relatives.OPTIONS}
+    known = OPTIONS | QUANT_OPTIONS | {*grouped_norms.OPTIONS}
     if not spec or not options.keys() <= known or options.get("beta", "true") not in beta:
         raise ValueError(
             "operation must be a name such as add_rms_norm, followed by any of "
             ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 "
             ",sum=unrounded ,eps=1e-6 ,width=4096; of grouped, gated and modulated norms "
-            f"{' '.join(f',{name}=' for name in relatives.OPTIONS)}; and, for quantized results, "
-            ",quant=e4m3fn with "
+            f"{' '.join(f',{name}=' for name in grouped_norms.OPTIONS)}; and, for quantized "
+            "results, ,quant=e4m3fn with "
             f"{' '.join(f',{name}=' for name in sorted(QUANT_OPTIONS - {'quant'}))}; got {spec!r}"
         )
     if not name and isinstance(default, Norm):

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorm.verify.operation import Case
+from truenorm.verify.operations.grouped.cases import of_plain
+from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import refuse_quantized
-from truenorm.verify.operations.relatives.cases import of_plain
-from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.operations.variants import adapt_case
 
 Shape = tuple[int, ...]
@@ -61,7 +61,7 @@ def divide_shape(norm: Norm, shape: Shape) -> Division:
 
 
 def _division(norm: Norm, shape: Shape) -> Division:
-    if not isinstance(norm, RelativeNorm):
+    if not isinstance(norm, GroupedNorm):
         return Division(prod(shape[:-1]), 1, shape[-1])
     if norm.reshapes or norm.modulate:
         raise ValueError(
@@ -105,7 +105,7 @@ def in_shape(norm: Norm, shape: Shape, plain: Case, most: int = 0) -> Iterator[C
     most = most or (DISTINCT_FLOAT64 if plain.dtype == "float64" else DISTINCT)
     once = plain.part(slice(plain.shape[0] // plain.repeats))
     made: Case | None = once
-    if isinstance(norm, RelativeNorm):
+    if isinstance(norm, GroupedNorm):
         made = of_plain(norm, once, divided.channels, divided.units)
     elif norm.is_variant:
         made = adapt_case(norm, once)

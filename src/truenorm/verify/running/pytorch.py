@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.types import Array, dtype_of, numeric_dtype
 
 NAMES = {
@@ -41,7 +41,7 @@ QUANTIZED_NAMES = {
     "group": ("group_size", "block_size"),
 }
 """The names for a quantized norm, in which a scale is not gamma."""
-RELATIVE_NAMES = {
+GROUPED_NAMES = {
     **NAMES,
     "z": ("z", "gate", "g"),
     "shift": ("shift", "shift_msa"),
@@ -56,7 +56,7 @@ RELATIVE_NAMES = {
 }
 """The names for a grouped or gated norm."""
 MODULATED_NAMES = {
-    **RELATIVE_NAMES,
+    **GROUPED_NAMES,
     "gamma": QUANTIZED_NAMES["gamma"],
     "scale": ("scale", "scale_msa"),
 }
@@ -110,8 +110,8 @@ class Arguments(NamedTuple):
 
 def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
     """Return the argument names of kernels of an operation, by role."""
-    if isinstance(norm, RelativeNorm):
-        return MODULATED_NAMES if norm.modulate else RELATIVE_NAMES
+    if isinstance(norm, GroupedNorm):
+        return MODULATED_NAMES if norm.modulate else GROUPED_NAMES
     return QUANTIZED_NAMES if isinstance(norm, QuantizedNorm) else NAMES
 
 
@@ -121,7 +121,7 @@ def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
     constants: Values = {"shape": [size], "size": size}
     if isinstance(norm, QuantizedNorm):
         constants["group"] = norm.quant.group
-    if isinstance(norm, RelativeNorm):
+    if isinstance(norm, GroupedNorm):
         constants |= {
             "shape": [*map(int, shape[-norm.axes :])],
             "size": size if norm.channels_last else norm.parameter_size(shape),

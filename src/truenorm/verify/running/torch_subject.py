@@ -9,9 +9,9 @@ import numpy as np
 
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
+from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.running.pytorch import (
     FORMS,
     Form,
@@ -268,8 +268,8 @@ def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
     """Return rows, parameters and settings of ones."""
     kind = dtype_of(norm.parameter_type or dtype)
     rows, size = TRIAL_SHAPE
-    if isinstance(norm, RelativeNorm):
-        return _relative_trial(norm, dtype)
+    if isinstance(norm, GroupedNorm):
+        return _grouped_trial(norm, dtype)
     if isinstance(norm, QuantizedNorm):
         size = max(size, norm.quant.group)
     return {
@@ -279,7 +279,7 @@ def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
     }
 
 
-def _relative_trial(norm: RelativeNorm, dtype: str) -> dict[str, Array]:
+def _grouped_trial(norm: GroupedNorm, dtype: str) -> dict[str, Array]:
     """Return samples and parameters of ones, with as many groups or heads as the norm has."""
     rows, size = TRIAL_SHAPE
     units = norm.heads or norm.groups

@@ -1,4 +1,4 @@
-"""The natural scales of relatives of the norms: those of a unit, times those of gates."""
+"""The natural scales of grouped norms: those of a unit, times those of gates."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.relatives.answers import ROW_SUMS, Formulas
+from truenorm.verify.operations.grouped.answers import ROW_SUMS, Formulas
 from truenorm.verify.operations.scales import magnitudes, root_mean_square
 from truenorm.verify.types import FORMATS, Float64s, unit_roundoff
 
 if TYPE_CHECKING:
-    from truenorm.verify.operations.relatives.norm import RelativeNorm
+    from truenorm.verify.operations.grouped.norm import GroupedNorm
 
 LARGEST_EXPONENT = 700.0  # of exp in float64
 
 
-class RelativeScales:
+class GroupedScales:
     """The natural scales of one case: see `truenorm.verify.operation.Scales`."""
 
-    def __init__(self, case: Case, exact: Mapping[str, Float64s], norm: "RelativeNorm") -> None:
+    def __init__(self, case: Case, exact: Mapping[str, Float64s], norm: "GroupedNorm") -> None:
         once = case.part(slice(case.shape[0] // case.repeats))
         self._norm, self._rows = norm, case.shape[0]
         self._formulas = formulas = Formulas(norm, once)

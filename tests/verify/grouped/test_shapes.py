@@ -10,8 +10,8 @@ import truenorm.verify as tv
 from truenorm.verify.judge import scope
 from truenorm.verify.running.pytorch import arguments_of, arguments_of_norm, names_of
 from truenorm.verify.running.records import CannotRunError
-from verify.relatives.kernels import Array, Textbook, judge_cases
-from verify.relatives.planted import relative
+from verify.grouped.kernels import Array, Textbook, judge_cases
+from verify.grouped.planted import grouped
 
 AXES, LAST = "layer_norm,axes=3", "group_norm,groups=2,channels=last"
 MANY = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
@@ -57,27 +57,27 @@ class FlatGamma(OverAxes):
 
 
 def test_several_axes() -> None:
-    subject = OverAxes(relative(AXES)).subject()
+    subject = OverAxes(grouped(AXES)).subject()
     report = judge_cases(subject, small_cases(subject))
     assert report.passed, report.findings[0].symptom
 
 
 def test_one_axis_for_several() -> None:
-    subject = LastAxis(relative(AXES)).subject()
+    subject = LastAxis(grouped(AXES)).subject()
     report = judge_cases(subject, small_cases(subject))
     assert "the last axis alone is normalized" in report.findings[0].cause
 
 
 def test_shape_of_gradients() -> None:
     with pytest.raises(CannotRunError, match=r"dgamma must have the shape \(.*\), got"):
-        tv.verify(FlatGamma(relative(AXES)).subject())
+        tv.verify(FlatGamma(grouped(AXES)).subject())
 
 
 class ChannelsLast(Textbook):
     """A group norm of x (N, S, C), by that of (N, C, S)."""
 
     def __init__(self, *, twice: bool = False) -> None:
-        super().__init__(relative("group_norm,groups=2"))
+        super().__init__(grouped("group_norm,groups=2"))
         self.twice = twice
 
     def forward(self, *arguments: Any) -> Any:
@@ -105,7 +105,7 @@ def test_channels_of_results() -> None:
 
 def test_kernelbench() -> None:
     """Problems 36 and 40 of its first level: RMSNorm over axis 1, layer norm over 3 axes."""
-    over_channels, axes = relative("rms_norm,over=channels"), relative(AXES)
+    over_channels, axes = grouped("rms_norm,over=channels"), grouped(AXES)
     assert over_channels.geometry_of(24, "as-4x6").unit_size == 4
     geometry = axes.geometry_of(24, "as-2x3x4")
     assert (geometry.count, geometry.unit_size, geometry.width) == (1, 24, 24)
@@ -158,6 +158,6 @@ def norm_scale_shift(x, scale_msa, shift_msa, eps): ...  # type: ignore[no-untyp
     ],
 )
 def test_arguments_of_libraries(function: Any, spec: str, roles: str) -> None:
-    norm = relative(spec)
+    norm = grouped(spec)
     arguments = arguments_of(function, arguments_of_norm(norm), names=names_of(norm))
     assert [role for _, role in arguments.by_name] == roles.split()

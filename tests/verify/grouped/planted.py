@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.relatives.norm import RelativeNorm
+from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.subject import Subject
-from verify.relatives.kernels import Array, Textbook
+from verify.grouped.kernels import Array, Textbook
 
 BFLOAT16: Any = ml_dtypes.bfloat16
 GROUP_NORM, GROUPED = "group_norm,groups=2", "rms_norm,groups=4"
@@ -19,10 +19,10 @@ PARTIAL, GATED_GROUPS = "rms_norm,variance=3/4", "rms_norm,groups=4,gate=silu"
 At = dict[str, Any]
 
 
-def relative(spec: str) -> RelativeNorm:
+def grouped(spec: str) -> GroupedNorm:
     """Return the operation of a specification."""
-    norm = parse_operation(spec) if "," in spec else RelativeNorm(spec)
-    assert isinstance(norm, RelativeNorm)
+    norm = parse_operation(spec) if "," in spec else GroupedNorm(spec)
+    assert isinstance(norm, GroupedNorm)
     return norm
 
 
@@ -362,7 +362,7 @@ class Planted(NamedTuple):
     @property
     def subject(self) -> Subject:
         """The subject to judge."""
-        kernel, norm = self.kernel(relative(self.computes or self.spec)), relative(self.spec)
+        kernel, norm = self.kernel(grouped(self.computes or self.spec)), grouped(self.spec)
         claims = {"operation": norm, "also": self.also}
         return kernel.subject(self.dtype, self.name, **claims)
 

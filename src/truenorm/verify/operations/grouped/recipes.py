@@ -1,4 +1,4 @@
-"""Recipes of relatives: which steps are rounded to T, the type of x, on the way to y.
+"""Recipes of grouped norms: which steps are rounded to T, the type of x, on the way to y.
 
 As in `truenorm.verify.operations.recipes`, an element is undecided where the errors of float32
 arithmetic may change one of its roundings.
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from truenorm.verify.operation import Case, RecipeResult
+from truenorm.verify.operations.grouped.answers import Formulas
 from truenorm.verify.operations.recipes import float32_noise, operation_error, round_decided
-from truenorm.verify.operations.relatives.answers import Formulas
 from truenorm.verify.types import Float64s, unit_roundoff
 
 if TYPE_CHECKING:
-    from truenorm.verify.operations.relatives.norm import RelativeNorm
+    from truenorm.verify.operations.grouped.norm import GroupedNorm
 
 GATE_ERROR = 8 * unit_roundoff("float32")
 """The relative error of a sigmoid in float32, for a condition number of 1."""
 
 
-def rounded_steps(norm: "RelativeNorm") -> dict[str, tuple[str, ...]]:
+def rounded_steps(norm: "GroupedNorm") -> dict[str, tuple[str, ...]]:
     """Return the steps that each recipe rounds."""
     table: dict[str, tuple[str, ...]] = {"late": (), "early": ("xhat",)}
     after = bool(norm.gate) and not norm.gate_first
@@ -37,7 +37,7 @@ def rounded_steps(norm: "RelativeNorm") -> dict[str, tuple[str, ...]]:
     return {**table, "stepwise": steps}
 
 
-def recipe_names(norm: "RelativeNorm") -> dict[str, str]:
+def recipe_names(norm: "GroupedNorm") -> dict[str, str]:
     """Return the recipes that a subject may claim, with what they round."""
     gate = "x*s(z)" if norm.gate_first else "s(z)"
     texts = {
@@ -53,7 +53,7 @@ def recipe_names(norm: "RelativeNorm") -> dict[str, str]:
     return {name: texts[name] for name in rounded_steps(norm)}
 
 
-def recipe_results(norm: "RelativeNorm", case: Case) -> dict[str, RecipeResult]:
+def recipe_results(norm: "GroupedNorm", case: Case) -> dict[str, RecipeResult]:
     """Return y of a case by every recipe."""
     with np.errstate(all="ignore"):
         return {
@@ -86,7 +86,7 @@ def _exact(values: Float64s) -> _Noisy:
 class _Computation(Formulas):
     """y by unit in float64, rounded at some steps; tracks which elements float32 decides."""
 
-    def __init__(self, norm: "RelativeNorm", case: Case, steps: tuple[str, ...]) -> None:
+    def __init__(self, norm: "GroupedNorm", case: Case, steps: tuple[str, ...]) -> None:
         super().__init__(norm, case)
         self.steps = steps
         self.decided = np.ones((case.shape[0] * self.geometry.count, self.size), bool)

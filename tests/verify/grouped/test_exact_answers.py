@@ -1,4 +1,4 @@
-"""Exact answers of relatives are those of decimal numbers, also where sums are ties."""
+"""Exact answers of grouped norms are those of decimal numbers, also where sums are ties."""
 
 import itertools
 
@@ -7,13 +7,13 @@ import pytest
 
 from truenorm.verify.enclosures import Ball, RoundedBall, round_ball
 from truenorm.verify.operation import Case, shape_of_layout
-from truenorm.verify.operations.relatives import answers
-from truenorm.verify.operations.relatives.norm import RelativeNorm
+from truenorm.verify.operations.grouped import answers
+from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.oracle import compute_exact
 from truenorm.verify.types import dtype_of
-from verify.relatives.decimals import Decimals
-from verify.relatives.kernels import Array
-from verify.relatives.planted import relative
+from verify.grouped.decimals import Decimals
+from verify.grouped.kernels import Array
+from verify.grouped.planted import grouped
 
 TYPES = ("float32", "bfloat16", "float64", "float16")
 GROUPED = (
@@ -44,7 +44,7 @@ GATED = (
 
 def random_case(spec: str, layout: str, dtype: str, rows: int, seed: int = 0) -> Case:
     """Return a case with gates from nearly 0 to nearly 1."""
-    norm, kind = relative(spec), dtype_of(dtype)
+    norm, kind = grouped(spec), dtype_of(dtype)
     random = np.random.default_rng(seed)
     shaped = layout.startswith("as-")
     size = int(np.prod(shape_of_layout(layout))) if shaped else int(layout)
@@ -65,7 +65,7 @@ def random_case(spec: str, layout: str, dtype: str, rows: int, seed: int = 0) ->
 
 def decimal_results(case: Case) -> dict[str, Array]:
     norm = case.operation
-    assert isinstance(norm, RelativeNorm)
+    assert isinstance(norm, GroupedNorm)
     given = {
         name: case.in_layout(array) if name in case.rows else array
         for name, array in case.inputs.items()
@@ -129,7 +129,7 @@ def two_columns(gate: str, rows: list[tuple[float, float]], dtype: str = "float3
     dy = np.array([[each, 1.0] for _, each in rows], kind)
     ones = np.ones(z.shape, kind)
     inputs: dict[str, Array | None] = {"x": ones, "z": z, "gamma": ones[0], "dy": dy}
-    return Case(relative(f"rms_norm,gate={gate}"), "tie", dtype, inputs, 0.0)
+    return Case(grouped(f"rms_norm,gate={gate}"), "tie", dtype, inputs, 0.0)
 
 
 HALF_ULP = 2.0**-24

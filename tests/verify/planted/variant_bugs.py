@@ -13,19 +13,19 @@ from verify.planted import forward
 from verify.planted.backward import StaleForward
 from verify.planted.conduct import BlockByBatch, StrideIgnored
 from verify.planted.kernels import BFLOAT16, PlantedBug, Saved, read_contiguously, to_24_bits
-from verify.planted.relatives import (
+from verify.planted.variants import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
     LLAMA,
     OF_THE_UNROUNDED,
     WIDE_ZERO_CENTRED,
     ZERO_CENTRED,
-    AlteredRelative,
+    AlteredVariant,
     ByRecipe,
     Changed,
-    Relative,
     SavedCall,
-    as_relative,
+    Variant,
+    as_variant,
     plant,
     rounded,
 )
@@ -33,7 +33,7 @@ from verify.quantized.kernels import Kernel as QuantizedKernel
 from verify.quantized.kernels import quantized_norm
 
 
-class CutOff(Relative):
+class CutOff(Variant):
     """float32 becomes bfloat16 by leaving out the last 16 bits: y, or the sum before the norm."""
 
     def __init__(self, *, sums: bool) -> None:
@@ -55,7 +55,7 @@ class CutResult(CutOff):
     """The sum that is returned is cut off, and the rounded one is normalized."""
 
     def add(self, x: Array, residual: Array) -> tuple[Array, Array]:
-        total, _ = Relative.add(self, x, residual)
+        total, _ = Variant.add(self, x, residual)
         return total, super().add(x, residual)[1]
 
 
@@ -66,7 +66,7 @@ def cut(values: Float64s) -> Array:
     return left
 
 
-class OtherSum(Relative):
+class OtherSum(Variant):
     """The sum that the operation does not say is normalized: the unrounded one, or the rounded."""
 
     def add(self, x: Array, residual: Array) -> tuple[Array, Array]:
@@ -76,7 +76,7 @@ class OtherSum(Relative):
         return x.astype(np.float64) + residual.astype(np.float64), total
 
 
-class OtherNorm(Relative):
+class OtherNorm(Variant):
     """The mean is subtracted where it should not be, or is not where it should."""
 
     def run_forward(self, *arguments: Any) -> Any:
@@ -86,7 +86,7 @@ class OtherNorm(Relative):
 
 def claimed(
     claim: str,
-    kernel: Relative,
+    kernel: Variant,
     name: str,
     operation: Norm,
     dtype: str = "bfloat16",
@@ -136,7 +136,7 @@ OTHER_NORMS = [
 ]
 
 
-class Adds(Relative):
+class Adds(Variant):
     """What is normalized, or what is returned as the sum, is another array."""
 
     def __init__(
@@ -156,7 +156,7 @@ class Adds(Relative):
         return rows, total
 
 
-class ResidualTimesTheNorm(Relative):
+class ResidualTimesTheNorm(Variant):
     """The gradient of the sum is sent through the norm: (dsum + dy)*dnorm."""
 
     def run_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
@@ -164,7 +164,7 @@ class ResidualTimesTheNorm(Relative):
         return super().run_backward(dy + dsum, np.zeros_like(dsum), call)
 
 
-class DsumIgnored(Relative):
+class DsumIgnored(Variant):
     """What arrives at the sum is not added to the gradients of some summands."""
 
     def __init__(self, *of: str) -> None:
@@ -179,7 +179,7 @@ class DsumIgnored(Relative):
         return at_x, at_residual
 
 
-class KeepsX(Relative):
+class KeepsX(Variant):
     """Backward takes x for the row that was normalized."""
 
     def run_forward(self, *arguments: Any) -> Any:
@@ -189,7 +189,7 @@ class KeepsX(Relative):
         return y, total, SavedCall(saved, call.inputs)
 
 
-class SumInItsPlace(Relative):
+class SumInItsPlace(Variant):
     """The sum is written over a summand, as kernels do that say so; this one does not."""
 
     def __init__(self, over: str) -> None:
@@ -209,7 +209,7 @@ def dx_over_dsum(
     return results
 
 
-class OneBuffer(Relative):
+class OneBuffer(Variant):
     """Sums of one shape share a buffer."""
 
     def __init__(self) -> None:
@@ -297,14 +297,14 @@ RESIDUAL_BUGS = [
         SumInItsPlace("residual"), "the sum over the residual", ADD_RMS_NORM, verdict="inputs kept"
     ),
     plant(
-        AlteredRelative(run_backward=dx_over_dsum),
+        AlteredVariant(run_backward=dx_over_dsum),
         "dx over dsum",
         ADD_RMS_NORM,
         verdict="inputs kept",
     ),
     plant(OneBuffer(), "sums in one buffer", OF_THE_UNROUNDED, verdict="results kept"),
     plant(
-        as_relative(StaleForward),
+        as_variant(StaleForward),
         "gradients at the latest sum",
         OF_THE_UNROUNDED,
         verdict="own state",
@@ -312,7 +312,7 @@ RESIDUAL_BUGS = [
 ]
 
 
-class OtherOffset(Relative):
+class OtherOffset(Variant):
     """Another number than that of the operation is added to gamma, in both passes or in one."""
 
     def __init__(self, offset: float, *, forward: bool = True) -> None:
@@ -331,7 +331,7 @@ class OtherOffset(Relative):
         return super().project(dy, self.other(saved), xhat, saved)
 
 
-class OtherBeta(Relative):
+class OtherBeta(Variant):
     """Beta is added so many times, or is multiplied by gamma as well."""
 
     def __init__(self, times: int, *, multiplied: bool = False) -> None:
@@ -342,7 +342,7 @@ class OtherBeta(Relative):
         return beta * self.gamma(saved) if self.multiplied else beta
 
 
-class DgammaOfBoth(Relative):
+class DgammaOfBoth(Variant):
     """dgamma and dbeta are of dy + dsum, as if the sum came out of the norm too."""
 
     def run_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
@@ -352,7 +352,7 @@ class DgammaOfBoth(Relative):
         return dx, dresidual, dgamma, dbeta
 
 
-class AddedUpIn16Bits(Relative):
+class AddedUpIn16Bits(Variant):
     """dgamma is added up over rows in the type of x."""
 
     def over_rows(self, terms: Float64s) -> Float64s:
@@ -362,7 +362,7 @@ class AddedUpIn16Bits(Relative):
         return total
 
 
-class HalfOfTheRows(Relative):
+class HalfOfTheRows(Variant):
     """The partial sums of every second block of four rows are not added."""
 
     def over_rows(self, terms: Float64s) -> Float64s:
@@ -411,7 +411,7 @@ PARAMETER_BUGS = [
     ),
     plant(
         # dbeta is not computed either.
-        AlteredRelative(
+        AlteredVariant(
             run_backward=lambda results, *arguments: (
                 (*results[:2], None) if arguments[-1].inputs["gamma"] is None else results
             )
@@ -424,7 +424,7 @@ PARAMETER_BUGS = [
 ]
 
 
-class WeightsReadAsBfloat16(Relative):
+class WeightsReadAsBfloat16(Variant):
     """The bytes of float32 weights are taken for bfloat16 numbers."""
 
     def gain(self, gamma: Array | None) -> Array | None:
@@ -444,14 +444,14 @@ def root_in_bfloat16(saved: Saved, _: Saved) -> Saved:
     return replace(saved, rstd=rounded(saved.rstd, BFLOAT16))
 
 
-class InverseRootInBfloat16(Relative):
+class InverseRootInBfloat16(Variant):
     """1/sqrt(mean square + eps) is a bfloat16 number in the forward pass."""
 
     def output(self, saved: Saved) -> Float64s:
         return super().output(root_in_bfloat16(saved, saved))
 
 
-class EpsDividedToo(Relative):
+class EpsDividedToo(Variant):
     """eps is added to the sum of the squares, and divided by D with them."""
 
     def rstd(self, variance: Float64s, eps: Any) -> Float64s:
@@ -484,13 +484,13 @@ TYPE_BUGS = [
     plant(narrow("y"), "y in bfloat16", LLAMA, verdict="runs"),
     plant(narrow("dgamma"), "dgamma in bfloat16", LLAMA, verdict="runs"),
     plant(
-        AlteredRelative(to_save=root_in_bfloat16),
+        AlteredVariant(to_save=root_in_bfloat16),
         "rstd saved in bfloat16",
         ADD_LAYER_NORM,
         "float16",
     ),
     plant(
-        AlteredRelative(to_save=root_in_bfloat16),
+        AlteredVariant(to_save=root_in_bfloat16),
         "rstd saved in bfloat16",
         ADD_RMS_NORM,
         "float32",
@@ -498,7 +498,7 @@ TYPE_BUGS = [
         dgamma="wrong",
     ),
     plant(
-        AlteredRelative(variance=lambda right, *_: rounded(right, np.float16)),
+        AlteredVariant(variance=lambda right, *_: rounded(right, np.float16)),
         "mean squares in float16",
         ADD_LAYER_NORM,
         "float16",
@@ -513,26 +513,26 @@ TYPE_BUGS = [
     ),
     plant(InverseRootInBfloat16(), "bfloat16 root of float16", RMS_NORM, "float16", y="wrong"),
     plant(
-        AlteredRelative(variance=lambda right, *_: 4 * right),
+        AlteredVariant(variance=lambda right, *_: 4 * right),
         "mean squares of shards added up",
         ADD_RMS_NORM,
         y="wrong",
     ),
-    plant(as_relative(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", ADD_RMS_NORM, y="wrong"),
-    plant(as_relative(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"),
-    plant(as_relative(OUTSIDE), "eps outside the root", ADD_LAYER_NORM, "float16", y="wrong"),
+    plant(as_variant(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", ADD_RMS_NORM, y="wrong"),
+    plant(as_variant(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"),
+    plant(as_variant(OUTSIDE), "eps outside the root", ADD_LAYER_NORM, "float16", y="wrong"),
     plant(EpsDividedToo(), "eps divided by D", ADD_RMS_NORM, y="wrong"),
 ]
 
 
-class PaddingIgnored(Relative):
+class PaddingIgnored(Variant):
     """x is read as if its rows followed each other without a gap."""
 
     def add(self, x: Array, residual: Array) -> tuple[Array, Array]:
         return super().add(read_contiguously(x), residual)
 
 
-class GradientsWithoutGaps(Relative):
+class GradientsWithoutGaps(Variant):
     """Gradients are read as if they were contiguous, whatever x is; or what arrives at the sum."""
 
     def __init__(self, *, dsum_only: bool) -> None:
@@ -544,7 +544,7 @@ class GradientsWithoutGaps(Relative):
         return super().run_backward(dy, *map(read_contiguously, gradients), call)
 
 
-class LanesByBatch(Relative):
+class LanesByBatch(Variant):
     """Squares are added up in float32 by so many lanes as the number of rows says."""
 
     def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
@@ -568,7 +568,7 @@ def over_the_next_row(y: Float64s, _: Saved) -> Float64s:
     return y
 
 
-class NotInitialized(Relative):
+class NotInitialized(Variant):
     """The last column of the last row holds what was there before: another number each time."""
 
     calls = 0
@@ -605,7 +605,7 @@ LAYOUT_BUGS = [
         dgamma="wrong",
     ),
     plant(
-        as_relative(StrideIgnored),
+        as_variant(StrideIgnored),
         "last-axis stride ignored",
         ADD_LAYER_NORM,
         "float16",
@@ -613,13 +613,13 @@ LAYOUT_BUGS = [
         dx="wrong",
     ),
     plant(
-        AlteredRelative(output=over_the_next_row),
+        AlteredVariant(output=over_the_next_row),
         "the start of rows of odd width",
         ADD_RMS_NORM,
         y="wrong",
     ),
     plant(
-        as_relative(BlockByBatch),
+        as_variant(BlockByBatch),
         "blocks that switch at 256 rows",
         ADD_RMS_NORM,
         "float32",
@@ -636,7 +636,7 @@ LAYOUT_BUGS = [
     plant(NotInitialized(), "garbage of each run", ADD_RMS_NORM, y="wrong", verdict="repeatable"),
     plant(
         # One row writes one of two partial sums.
-        AlteredRelative(dgamma=lambda right, dy, *_: right + 1e20 * (len(dy) == 1)),
+        AlteredVariant(dgamma=lambda right, dy, *_: right + 1e20 * (len(dy) == 1)),
         "dgamma of one row",
         ADD_RMS_NORM,
         dgamma="unstable",
@@ -667,7 +667,7 @@ ROUNDING_RULES = [
         "follows several rules",
     ),
 ]
-RELATIVES = [
+VARIANTS = [
     *(*RECIPE_BUGS, *OTHER_NORMS, *RESIDUAL_BUGS, *PARAMETER_BUGS, *TYPE_BUGS, *LAYOUT_BUGS),
     *ROUNDING_RULES,
 ]

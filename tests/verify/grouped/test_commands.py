@@ -1,4 +1,4 @@
-"""Relatives in other parts of the judge: what is judged, and which messages say what is not."""
+"""Grouped norms in other parts of the judge: what is judged, and messages on what is not."""
 
 import builtins
 import re
@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import truenorm.verify as tv
 from truenorm.cli.app import app
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.relatives.norm import RelativeNorm
-from verify.relatives.kernels import Textbook
+from truenorm.verify.operations.grouped.norm import GroupedNorm
+from verify.grouped.kernels import Textbook
 
 ROWS = np.ones((4, 64), np.float32)
 GATED, GROUPED = "rms_norm,groups=4,gate=silu", "group_norm,groups=2"
@@ -73,8 +73,8 @@ def test_gates_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without_flint)
     with pytest.raises(ValueError, match="a gate needs the package python-flint: pip install"):
-        RelativeNorm("rms_norm", gate="silu")
-    assert RelativeNorm("rms_norm", groups=4).groups == 4
+        GroupedNorm("rms_norm", gate="silu")
+    assert GroupedNorm("rms_norm", groups=4).groups == 4
 
 
 def test_a_gate_of_one_row() -> None:
@@ -86,7 +86,7 @@ def test_a_gate_of_one_row() -> None:
 
 def test_campaign() -> None:
     norm = parse_operation(GATED)
-    assert isinstance(norm, RelativeNorm)
+    assert isinstance(norm, GroupedNorm)
     assert tv.campaign(Textbook(norm).subject(), cases=8).passed
 
 

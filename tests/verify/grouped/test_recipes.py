@@ -7,8 +7,8 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.grading.report import Recipe
-from verify.relatives.kernels import Array, HuggingFace, InFloat32, Textbook, judge_cases
-from verify.relatives.planted import relative
+from verify.grouped.kernels import Array, HuggingFace, InFloat32, Textbook, judge_cases
+from verify.grouped.planted import grouped
 
 SILU, FIRST = "rms_norm,gate=silu", "rms_norm,groups=2,gate=silu-first"
 DIT = "layer_norm,modulate=sample,gamma=false"
@@ -103,5 +103,5 @@ def recipe_of(kernel: Textbook, dtype: str) -> Recipe:
     ],
 )
 def test_named(kernel: type[Textbook], spec: str, name: str, dtype: str) -> None:
-    recipe = recipe_of(kernel(relative(spec)), dtype)
+    recipe = recipe_of(kernel(grouped(spec)), dtype)
     assert name in recipe.names, recipe

@@ -8,8 +8,8 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import scope
-from verify.relatives.kernels import HuggingFace, InFloat32, Textbook, judge_cases
-from verify.relatives.planted import relative
+from verify.grouped.kernels import HuggingFace, InFloat32, Textbook, judge_cases
+from verify.grouped.planted import grouped
 
 SPECS = (
     "rms_norm,groups=4",
@@ -42,7 +42,7 @@ SHARE = 4
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("spec", SPECS)
 def test_small_cases(spec: str, dtype: str, every: int) -> None:
-    norm = relative(spec)
+    norm = grouped(spec)
     assert norm.spec == spec
     also = tuple(norm.extensions)
     subject = Textbook(norm).subject(dtype, also=also)
@@ -60,7 +60,7 @@ def test_small_cases(spec: str, dtype: str, every: int) -> None:
 @pytest.mark.parametrize("kernel", [Textbook, InFloat32])
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if "gate=" in spec])
 def test_gates_of_float16(spec: str, kernel: Any) -> None:
-    norm = relative(spec)
+    norm = grouped(spec)
     cases = [
         case for case in tv.cases("float16", operation=norm) if case.family.startswith("gate-")
     ]
@@ -84,7 +84,7 @@ def assert_passes(report: Report) -> None:
     ],
 )
 def test_quick_level_without_long_calls(kernel: Any, spec: str, dtype: str) -> None:
-    subject = kernel(relative(spec)).subject(dtype)
+    subject = kernel(grouped(spec)).subject(dtype)
     cases = [each for each in scope(subject, "quick") if each.family not in ("large", "served")]
     assert_passes(judge_cases(subject, cases, strict=False))
 
@@ -102,4 +102,4 @@ def test_quick_level_without_long_calls(kernel: Any, spec: str, dtype: str) -> N
 )
 def test_whole_quick_level(kernel: Any, spec: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
-        assert_passes(tv.verify(kernel(relative(spec)).subject(dtype)))
+        assert_passes(tv.verify(kernel(grouped(spec)).subject(dtype)))

@@ -34,7 +34,7 @@ class SavedCall(NamedTuple):
     inputs: Mapping[str, Any]
 
 
-class Relative(Kernel):
+class Variant(Kernel):
     """Any norm, of one type of x; `recipe` says where y is rounded on the way."""
 
     operation: Norm
@@ -110,18 +110,18 @@ class Relative(Kernel):
         return (*rows, dgamma, dbeta)[: len(rows) + len(self.operation.parameters)]
 
 
-class AlteredRelative(Altered, Relative):
-    """A relative with wrong steps."""
+class AlteredVariant(Altered, Variant):
+    """A variant with wrong steps."""
 
 
-class ByRecipe(Relative):
+class ByRecipe(Variant):
     """It rounds by a recipe."""
 
     def __init__(self, recipe: str) -> None:
         self.recipe = recipe
 
 
-class Changed(Relative):
+class Changed(Variant):
     """Some results are made of the right ones, and of what was given, by their names."""
 
     def __init__(self, **made: Callable[[Mapping[str, Any]], Any]) -> None:
@@ -157,14 +157,14 @@ def rounded(values: Float64s, kind: Any) -> Float64s:
     return narrow
 
 
-def as_relative(bug: type[Kernel], *settings: Any) -> Relative:
-    """Return a planted bug of the base as one of a relative."""
-    both: type[Relative] = type(bug.__name__, (bug, Relative), {"__doc__": bug.__doc__})
+def as_variant(bug: type[Kernel], *settings: Any) -> Variant:
+    """Return a planted bug of the base as one of a variant."""
+    both: type[Variant] = type(bug.__name__, (bug, Variant), {"__doc__": bug.__doc__})
     return both(*settings)
 
 
-def relative(
-    kernel: Relative,
+def variant(
+    kernel: Variant,
     name: str,
     operation: Norm,
     dtype: str = "bfloat16",
@@ -190,7 +190,7 @@ def relative(
 
 
 def plant(
-    kernel: Relative,
+    kernel: Variant,
     name: str,
     operation: Norm,
     dtype: str = "bfloat16",
@@ -202,7 +202,7 @@ def plant(
     **grades: str,
 ) -> PlantedBug:
     """Make a subject of a wrong kernel; `symptom` is what a finding must say."""
-    subject = relative(kernel, name, operation, dtype, also, recipe)
+    subject = variant(kernel, name, operation, dtype, also, recipe)
     return PlantedBug(subject, grades, verdict, symptom)
 
 

@@ -1,4 +1,4 @@
-"""Cases of relatives: those of the plain norm, whose rows become units, and some of gates."""
+"""Cases of grouped norms: those of the plain norm, whose rows become units, and some of gates."""
 
 import zlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 if TYPE_CHECKING:
-    from truenorm.verify.operations.relatives.norm import RelativeNorm
+    from truenorm.verify.operations.grouped.norm import GroupedNorm
 
 UNITS = 2
 """Units of a row where the norm does not say how many."""
@@ -33,8 +33,8 @@ FLAT = -1.2784645
 """Where the derivative of silu is 0."""
 
 
-def relative_cases(norm: "RelativeNorm", dtype: str, level: str, seed: int) -> Iterator[Case]:
-    """Yield the cases of a relative."""
+def grouped_cases(norm: "GroupedNorm", dtype: str, level: str, seed: int) -> Iterator[Case]:
+    """Yield the cases of a grouped norm."""
     plain = Norm("layer_norm" if norm.centred else "rms_norm")
     for case in plain.cases(dtype, level, seed):
         made = of_plain(norm, case)
@@ -50,8 +50,8 @@ def relative_cases(norm: "RelativeNorm", dtype: str, level: str, seed: int) -> I
             yield from _of_sizes(norm, case)
 
 
-def of_plain(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 0) -> Case | None:
-    """Return a plain case as one of the relative, or None if it cannot be one.
+def of_plain(norm: "GroupedNorm", plain: Case, channels: int = 0, units: int = 0) -> Case | None:
+    """Return a plain case as one of a grouped norm, or None if it cannot be one.
 
     `channels` and `units` are those of a group and of a row, if they are not drawn.
     """
@@ -61,7 +61,7 @@ def of_plain(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 
     return _divided(norm, plain, channels, units)
 
 
-def _divided(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 0) -> Case:
+def _divided(norm: "GroupedNorm", plain: Case, channels: int = 0, units: int = 0) -> Case:
     """Return a case whose units are the rows of a plain one; see `of_plain`."""
     base = norm.base
     once = plain.part(slice(0, plain.shape[0] // plain.repeats))
@@ -87,7 +87,7 @@ def _divided(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 
 
 
 def _layout(
-    norm: "RelativeNorm", once: Case, channels: int = 0, units: int = 0
+    norm: "GroupedNorm", once: Case, channels: int = 0, units: int = 0
 ) -> tuple[str, int, int]:
     """Return the layout of a case, the number of units of a row, and the elements of gamma."""
     size = once.shape[1]
@@ -155,7 +155,7 @@ def _gate(once: Case, units: int) -> Array:
     return np.resize(z, (count, units * once.shape[1]))
 
 
-def _modulation(once: Case, name: str, width: int, norm: "RelativeNorm", units: int) -> Array:
+def _modulation(once: Case, name: str, width: int, norm: "GroupedNorm", units: int) -> Array:
     """Return scale or shift: one row for each sample."""
     rows = once.shape[0]
     if norm.modulate == "sample" and rows % units == 0:
@@ -170,7 +170,7 @@ def _named(case: Case, slug: str, why: str, inputs: dict[str, Array], kind: str 
     return replace(case.with_inputs(**inputs), name=name, family=slug, why=why, kind=kind)
 
 
-def _of_gates(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
+def _of_gates(norm: "GroupedNorm", case: Case) -> Iterator[Case]:
     """Yield gates that are nearly 0 or 1, flat, or not finite."""
     kind = dtype_of(case.dtype)
     why = "gates that are nearly 0 or 1, or one half"
@@ -198,7 +198,7 @@ def _of_gates(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
     yield _named(case, "gate-subnormal", why, inputs, "subnormal")
 
 
-def _of_modulation(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
+def _of_modulation(norm: "GroupedNorm", case: Case) -> Iterator[Case]:
     """Yield scales of -1 and near it, which remove the norm from y."""
     if not norm.modulate:
         return
@@ -212,7 +212,7 @@ def _of_modulation(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
     yield _named(case, "samples-unlike", why, {"scale": unlike.astype(kind)})
 
 
-def _of_partial_variance(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
+def _of_partial_variance(norm: "GroupedNorm", case: Case) -> Iterator[Case]:
     """Yield columns that do not count for the variance and would dominate it."""
     geometry = norm.geometry(case)
     if norm.share < 1:
@@ -234,7 +234,7 @@ SIZES = {
 MANY_UNITS = 1024
 
 
-def _of_sizes(norm: "RelativeNorm", plain: Case) -> Iterator[Case]:
+def _of_sizes(norm: "GroupedNorm", plain: Case) -> Iterator[Case]:
     """Yield groups of unusual sizes, many units, units of one element, and other layouts."""
     if norm.spatial:
         for slug, (channels, places, why) in SIZES.items():
@@ -289,7 +289,7 @@ def _resized(plain: Case, slug: str, why: str, count: int, size: int) -> Case:
     return replace(plain, name=name, family=slug, why=why, inputs=inputs, repeats=1)
 
 
-def _unlike_units(norm: "RelativeNorm", case: Case) -> Case:
+def _unlike_units(norm: "GroupedNorm", case: Case) -> Case:
     """Return rows whose units differ by eight decades, or by three in float16."""
     decades = 1.5 if case.dtype == "float16" else 4.0
     geometry = norm.geometry(case)

@@ -1,4 +1,4 @@
-"""Relatives of layer norm and RMSNorm as operations of the judge."""
+"""Grouped, gated and modulated norms as operations of the judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -20,15 +20,15 @@ from truenorm.verify.operation import (
     RoundedResult,
     shape_of_layout,
 )
+from truenorm.verify.operations.grouped.answers import GroupedExpected, exact_answers
+from truenorm.verify.operations.grouped.cases import grouped_cases
+from truenorm.verify.operations.grouped.geometry import Geometry
+from truenorm.verify.operations.grouped.hypotheses import hypotheses_of
+from truenorm.verify.operations.grouped.numbers import flint
+from truenorm.verify.operations.grouped.recipes import recipe_names, recipe_results
+from truenorm.verify.operations.grouped.scales import GroupedScales
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.recipes import shows_recipe
-from truenorm.verify.operations.relatives.answers import RelativeExpected, exact_answers
-from truenorm.verify.operations.relatives.cases import relative_cases
-from truenorm.verify.operations.relatives.geometry import Geometry
-from truenorm.verify.operations.relatives.hypotheses import hypotheses_of
-from truenorm.verify.operations.relatives.numbers import flint
-from truenorm.verify.operations.relatives.recipes import recipe_names, recipe_results
-from truenorm.verify.operations.relatives.scales import RelativeScales
 from truenorm.verify.types import Array, Float64s
 
 SpatialName = Literal["group_norm", "instance_norm"]
@@ -45,9 +45,9 @@ OPTIONS = (
 )
 
 
-def refuse_relative(operation: Operation, what: str) -> None:
+def refuse_grouped(operation: Operation, what: str) -> None:
     """Raise ValueError for a grouped, gated or modulated norm."""
-    if isinstance(operation, RelativeNorm):
+    if isinstance(operation, GroupedNorm):
         raise ValueError(
             f"{what} needs a norm without {', '.join(f'{name}=' for name in OPTIONS)}; "
             f"got {operation.spec}"
@@ -56,15 +56,15 @@ def refuse_relative(operation: Operation, what: str) -> None:
 
 def refuse_axes(operation: Operation, what: str) -> None:
     """Raise ValueError for a norm whose rows of x have axes of their own."""
-    if isinstance(operation, RelativeNorm) and operation.has_axes:
+    if isinstance(operation, GroupedNorm) and operation.has_axes:
         raise ValueError(
             f"{what} holds x as rows of D, and {operation.spec} needs a shape such as (N, C, S): "
             "give a Python function"
         )
 
 
-class RelativeOptions(TypedDict, total=False):
-    """The options of `RelativeNorm` beside those of `Norm`."""
+class GroupedOptions(TypedDict, total=False):
+    """The options of `GroupedNorm` beside those of `Norm`."""
 
     groups: int
     heads: int
@@ -78,7 +78,7 @@ class RelativeOptions(TypedDict, total=False):
     channels: str
 
 
-class RelativeNorm(Norm):
+class GroupedNorm(Norm):
     """A norm of units: parts of a row that share a mean and an r.
 
     Parameters
@@ -119,7 +119,7 @@ class RelativeNorm(Norm):
     'RMS normalization, 4 groups, gate silu'
     """
 
-    expected_type = RelativeExpected
+    expected_type = GroupedExpected
 
     def __init__(
         self,
@@ -179,8 +179,8 @@ class RelativeNorm(Norm):
         self.variant = ",".join([self.name, *map("=".join, self.options.items())])
         self.case_file, self.folder, self.predictors = "", None, {}
         self.recipe_names: Mapping[str, str] = recipe_names(self)
-        self.inputs, self.outputs = self._relative_signature()
-        self.extensions = self._relative_extensions()
+        self.inputs, self.outputs = self._grouped_signature()
+        self.extensions = self._grouped_extensions()
         self.not_for_commands = frozenset(self.extensions)
 
     @property
@@ -222,7 +222,7 @@ class RelativeNorm(Norm):
         if variance and self.centred:
             raise ValueError(f"variance={variance} needs rms_norm: a mean is of all columns")
 
-    def _relative_extensions(self) -> dict[str, str]:
+    def _grouped_extensions(self) -> dict[str, str]:
         """Return the extensions and their meaning."""
         extensions = {"one-element-units": "a unit has one element"}
         if self.channels_last or self.axes > 1:
@@ -234,7 +234,7 @@ class RelativeNorm(Norm):
             extensions[key] = super()._extensions()[key]
         return extensions
 
-    def _relative_signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
+    def _grouped_signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         """Return the inputs and the outputs."""
         adds, modulation = self.adds, ("scale", "shift") if self.modulate else ()
         data = ("x", *(["residual"] if adds else []), *(["z"] if self.gates_by_z else []))
@@ -340,7 +340,7 @@ class RelativeNorm(Norm):
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
         """Yield the cases of the plain norm, whose rows become units, and some of gates."""
         self.check_type(dtype)
-        for case in relative_cases(self, dtype, level, seed):
+        for case in grouped_cases(self, dtype, level, seed):
             yield from self.within_limits(case)
 
     def units(self, case: Case) -> Array:
@@ -351,9 +351,9 @@ class RelativeNorm(Norm):
         """Return all outputs, and r, xhat and the gate of each row."""
         return exact_answers(self, case)
 
-    def scales(self, case: Case, exact: Mapping[str, Float64s]) -> RelativeScales:  # type: ignore[override]
+    def scales(self, case: Case, exact: Mapping[str, Float64s]) -> GroupedScales:  # type: ignore[override]
         """Return the natural scales."""
-        return RelativeScales(case, exact, self)
+        return GroupedScales(case, exact, self)
 
     def recipes(self, case: Case, results: Results) -> dict[str, RecipeResult]:  # noqa: ARG002 (of the interface)
         """Return y by every recipe, for ordinary rows of a type of 16 bits."""

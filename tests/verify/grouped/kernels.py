@@ -1,4 +1,4 @@
-"""Relatives of the norms in float64, forward and backward, written from their definitions.
+"""Grouped, gated and modulated norms in float64, forward and backward, by their definitions.
 
 `Textbook` works on arrays as a user has them: (N, C, S) for group norm, (N, T, D) for heads and
 samples, (N, D) otherwise. A wrong kernel overrides a method.
@@ -13,7 +13,7 @@ import truenorm.verify as tv
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect
-from truenorm.verify.operations.relatives.norm import RelativeNorm
+from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.running.runners import InProcess
 
 Array = NDArray[Any]
@@ -33,9 +33,9 @@ def judge_cases(subject: tv.Subject, cases: list[tv.Case], *, strict: bool = Tru
 
 
 class Textbook:
-    """A relative of the norms in a wide type, by default float64, rounded at the end."""
+    """A grouped norm in a wide type, by default float64, rounded at the end."""
 
-    def __init__(self, norm: RelativeNorm, wide: Any = np.float64) -> None:
+    def __init__(self, norm: GroupedNorm, wide: Any = np.float64) -> None:
         self.norm, self.wide = norm, wide
 
     def subject(self, dtype: str = "float32", name: str = "textbook", **claims: Any) -> tv.Subject:
@@ -223,7 +223,7 @@ class Textbook:
 class InFloat32(Textbook):
     """Float32 arithmetic, with sums over rows in float64."""
 
-    def __init__(self, norm: RelativeNorm) -> None:
+    def __init__(self, norm: GroupedNorm) -> None:
         super().__init__(norm, np.float32)
 
     def columns(self, terms: Array) -> Array:

@@ -1,15 +1,15 @@
-"""Every planted bug of a relative is caught, and no wrong cause is named."""
+"""Every planted bug of a grouped norm is caught, and no wrong cause is named."""
 
 from typing import Any
 
 import pytest
 
 import truenorm.verify as tv
-from benchmarks.museum import RELATIVE_FAILURES, RelativeFailure
+from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
 from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
-from verify.relatives.kernels import judge_cases
-from verify.relatives.planted import PLANTED, Planted
+from verify.grouped.kernels import judge_cases
+from verify.grouped.planted import PLANTED, Planted
 
 FEW_ELEMENTS = 2000
 OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
@@ -47,8 +47,8 @@ def test_a_planted_bug_is_caught(bug: Planted) -> None:
     assert bool(named) == bool(bug.cause)
 
 
-@pytest.mark.parametrize("failure", RELATIVE_FAILURES, ids=lambda each: str(each.bug))
-def test_the_museum_names_a_case_that_shows_the_bug(failure: RelativeFailure) -> None:
+@pytest.mark.parametrize("failure", GROUPED_FAILURES, ids=lambda each: str(each.bug))
+def test_the_museum_names_a_case_that_shows_the_bug(failure: GroupedFailure) -> None:
     (bug,) = [each for each in PLANTED if each.name == failure.bug]
     assert (failure.operation, failure.sources[0].partition("#")[2]) == (
         bug.spec,

@@ -1,4 +1,4 @@
-"""The formulas of relatives of the norms, in any arithmetic, and their exact answers.
+"""The formulas of grouped norms, in any arithmetic, and their exact answers.
 
 With s the gate and k the number of columns that count for the variance, a unit has
 
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from truenorm.verify.enclosures import Ball, round_ball
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.exact import round_sum
-from truenorm.verify.operations.relatives.geometry import Geometry
-from truenorm.verify.operations.relatives.numbers import (
+from truenorm.verify.operations.grouped.geometry import Geometry
+from truenorm.verify.operations.grouped.numbers import (
     Arbs,
     Floats,
     Roots,
@@ -35,7 +35,7 @@ from truenorm.verify.oracle import AnswerBounds, Expected, output_types, round_e
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
 if TYPE_CHECKING:
-    from truenorm.verify.operations.relatives.norm import RelativeNorm
+    from truenorm.verify.operations.grouped.norm import GroupedNorm
 
 N = TypeVar("N", Ball, Floats, Arbs, Roots)
 Units = NDArray[np.intp]
@@ -49,8 +49,8 @@ SATURATING = 2000.0
 """A z whose sigmoid is 0 or 1 in every type, as that of an infinite z is."""
 
 
-class RelativeExpected(Expected):
-    """Answers of a relative: those of a silu at minus infinity are 0 or NaN."""
+class GroupedExpected(Expected):
+    """Answers of a grouped norm: those of a silu at minus infinity are 0 or NaN."""
 
     def misplaced(
         self, output: str, result: Array, bounds: AnswerBounds | None = None
@@ -77,7 +77,7 @@ class Formulas:
 
     def __init__(
         self,
-        norm: "RelativeNorm",
+        norm: "GroupedNorm",
         case: Case,
         units: Units | None = None,
         *,
@@ -241,7 +241,7 @@ OF_UNITS = ("y", "dx", "dz", "dresidual")
 
 
 @np.errstate(all="ignore")  # an overflow makes a radius infinite or NaN
-def exact_answers(norm: "RelativeNorm", case: Case) -> dict[str, Float64s]:
+def exact_answers(norm: "GroupedNorm", case: Case) -> dict[str, Float64s]:
     """Return the answers of `Operation.exact`, and r, xhat and the gate of each row."""
     once = case.part(slice(case.shape[0] // case.repeats))
     return _Answers(Formulas(norm, once), case.repeats).arrays()

@@ -1,4 +1,4 @@
-"""Relatives of the norms in decimal numbers of 200 digits, each result rounded once.
+"""Grouped norms in decimal numbers of 200 digits, each result rounded once.
 
 The module decimal of Python shares no code with the judge, and rounds exp and sqrt correctly.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.types import FORMATS
-from verify.relatives.kernels import Array, Textbook
+from verify.grouped.kernels import Array, Textbook
 
 DIGITS = 200
 

@@ -1,4 +1,4 @@
-"""Hypotheses of what kernels of relatives do wrong: results by formulas with one change."""
+"""Hypotheses of what kernels of grouped norms do wrong: results by formulas with one change."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.operations.grouped.answers import OF_UNITS, ROW_SUMS, Formulas
+from truenorm.verify.operations.grouped.geometry import Geometry
+from truenorm.verify.operations.grouped.numbers import Floats
 from truenorm.verify.operations.hypotheses import read_without_gaps
-from truenorm.verify.operations.relatives.answers import OF_UNITS, ROW_SUMS, Formulas
-from truenorm.verify.operations.relatives.geometry import Geometry
-from truenorm.verify.operations.relatives.numbers import Floats
 from truenorm.verify.operations.steps import accumulate_rows, rounded
 from truenorm.verify.types import Float64s
 
 if TYPE_CHECKING:
-    from truenorm.verify.operations.relatives.norm import RelativeNorm
+    from truenorm.verify.operations.grouped.norm import GroupedNorm
 
 Change = Callable[["ChangedFormulas", Float64s], Float64s]
 Sums = Callable[[Case, Float64s], Float64s]
@@ -39,7 +39,7 @@ class Wrong:
     steps: Mapping[str, Change] = field(default_factory=dict)
     inputs: Callable[[Case], Case] | None = None
     geometry: Callable[[Geometry], Geometry] | None = None
-    norm: "RelativeNorm | None" = None
+    norm: "GroupedNorm | None" = None
     sums: Sums | None = None
     returned: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Wrong:
 class ChangedFormulas(Formulas):
     """The formulas with one change, in float64."""
 
-    def __init__(self, norm: "RelativeNorm", case: Case, wrong: Wrong) -> None:
+    def __init__(self, norm: "GroupedNorm", case: Case, wrong: Wrong) -> None:
         super().__init__(wrong.norm or norm, wrong.inputs(case) if wrong.inputs else case)
         self.wrong, self.at = wrong, dict[str, Float64s]()
         if wrong.geometry:
@@ -82,7 +82,7 @@ class ChangedFormulas(Formulas):
         return sums if output in ROW_SUMS else np.asarray(sums.sum(axis=0))
 
 
-def hypotheses_of(norm: "RelativeNorm", output: str) -> dict[str, Hypothesis]:
+def hypotheses_of(norm: "GroupedNorm", output: str) -> dict[str, Hypothesis]:
     """Return the hypotheses about an output by their words."""
     table = {
         **_of_units(norm),
@@ -97,12 +97,12 @@ def hypotheses_of(norm: "RelativeNorm", output: str) -> dict[str, Hypothesis]:
     return {words: partial(_evaluate, norm, output, wrong) for words, wrong in table.items()}
 
 
-def _evaluate(norm: "RelativeNorm", output: str, wrong: Wrong, case: Case) -> Float64s:
+def _evaluate(norm: "GroupedNorm", output: str, wrong: Wrong, case: Case) -> Float64s:
     with np.errstate(all="ignore"):
         return ChangedFormulas(norm, case, wrong).result(output)
 
 
-def _of_units(norm: "RelativeNorm") -> dict[str, Wrong]:
+def _of_units(norm: "GroupedNorm") -> dict[str, Wrong]:
     """Return hypotheses about how rows are divided."""
     name = "groups"
     if norm.axes > 1:
@@ -172,12 +172,12 @@ def _twice_the_groups(geometry: Geometry) -> Geometry:
     return replace(geometry, sizes=sizes)
 
 
-def _first_of_group(norm: "RelativeNorm", columns: Float64s) -> Float64s:
+def _first_of_group(norm: "GroupedNorm", columns: Float64s) -> Float64s:
     size = len(columns) // norm.groups
     return np.repeat(columns[::size], size)
 
 
-def _of_first_group(norm: "RelativeNorm", columns: Float64s) -> Float64s:
+def _of_first_group(norm: "GroupedNorm", columns: Float64s) -> Float64s:
     return np.tile(columns[: len(columns) // norm.groups], norm.groups)
 
 
@@ -214,7 +214,7 @@ def _channels_last(name: str, at: ChangedFormulas, right: Float64s) -> Float64s:
     return np.tile(row.reshape(at.geometry.count, -1), (at.case.shape[0], 1))
 
 
-def _of_statistics(norm: "RelativeNorm") -> dict[str, Wrong]:
+def _of_statistics(norm: "GroupedNorm") -> dict[str, Wrong]:
     """Return hypotheses about r."""
     table = {
         "eps is left out": Wrong(inputs=lambda case: replace(case, eps=0.0)),
@@ -294,7 +294,7 @@ def _of_rounded_mean(kind: str, at: ChangedFormulas, _: Float64s) -> Float64s:
     return np.asarray((x - rounded(mean, kind)) * at.at["r"])
 
 
-def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
+def _of_gates(norm: "GroupedNorm", output: str) -> dict[str, Wrong]:
     """Return hypotheses about the gate."""
     if norm.gate == "self":
         return {
@@ -330,7 +330,7 @@ def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
     return table
 
 
-def _gate_of_first_group(norm: "RelativeNorm", case: Case) -> Case:
+def _gate_of_first_group(norm: "GroupedNorm", case: Case) -> Case:
     geometry = norm.geometry(case)
     first = geometry.units_of(case.rows["z"])[:: geometry.count]
     return case.with_inputs(z=geometry.rows_of(np.repeat(first, geometry.count, axis=0)))
@@ -351,7 +351,7 @@ def _rounded(kind: str, _: ChangedFormulas, values: Float64s) -> Float64s:
     return rounded(values, kind)
 
 
-def _of_inputs(norm: "RelativeNorm") -> dict[str, Wrong]:
+def _of_inputs(norm: "GroupedNorm") -> dict[str, Wrong]:
     """Return hypotheses about parameters and modulations."""
     table = {
         "gamma and beta are those of the column before": Wrong(
@@ -390,7 +390,7 @@ def _of_other_samples(name: str, at: ChangedFormulas, right: Float64s) -> Float6
     return samples[np.arange(len(right)) % len(samples)]
 
 
-def _of_gradients(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
+def _of_gradients(norm: "GroupedNorm", output: str) -> dict[str, Wrong]:
     """Return hypotheses about factors that gradients are without."""
     table = {}
     if norm.modulate and output not in ROW_SUMS:
@@ -427,7 +427,7 @@ def _rounded_modulation(kind: str, case: Case) -> Case:
     return case.with_inputs(**wide)
 
 
-def _of_sums(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
+def _of_sums(norm: "GroupedNorm", output: str) -> dict[str, Wrong]:
     """Return hypotheses about sums over rows, or over the units of a row."""
     if output in ROW_SUMS:
         return {

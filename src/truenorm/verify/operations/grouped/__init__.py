@@ -1,0 +1,1 @@
+"""Grouped, gated and modulated norms, and norms of partial variance."""

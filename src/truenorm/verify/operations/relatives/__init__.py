@@ -1,1 +1,0 @@
-"""Relatives of the norms: grouped, gated and modulated ones, and those of partial variance."""
