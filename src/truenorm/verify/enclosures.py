@@ -78,6 +78,11 @@ class Ball:
         zeros = np.zeros_like(values)
         return cls(values, zeros, zeros)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.high.shape
+
     def rows(self, which: slice) -> "Ball":
         """Return some rows."""
         return Ball(self.high[which], self.low[which], self.radius[which])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from truenorm.verify.enclosures import Ball, RoundedBall, round_ball
+from truenorm.verify.formula import answers
 from truenorm.verify.operation import Case, shape_of_layout
-from truenorm.verify.operations.grouped import answers
 from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.oracle import compute_exact
 from truenorm.verify.types import dtype_of

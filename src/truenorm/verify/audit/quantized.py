@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from truenorm.verify.audit.planted import Kernel, PlantedBug, case_of_inputs, planted_bugs
+from truenorm.verify.formula.rounding import rounded, truncated
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.changes import constant
 from truenorm.verify.operations.quantized.answers import in_groups, largest_in_groups
@@ -15,7 +16,7 @@ from truenorm.verify.operations.quantized.hypotheses import conversions
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.operations.quantized.recipes import NORMS
-from truenorm.verify.operations.steps import Changes, Steps, rounded, truncated
+from truenorm.verify.operations.steps import Changes, Steps
 from truenorm.verify.types import Array, Float64s, numeric_dtype
 
 OF_PLAIN_NORMS = {"no reduction, normal", "other eps", "no gamma", "no residual"}

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.operations.steps import Changes, Step, Steps, rounded
+from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.operations.steps import Changes, Step, Steps
 from truenorm.verify.types import FORMATS, Float64s
 
 Table = dict[str, Changes]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from truenorm.verify.formula.rounding import accumulate_rows, rounded, sum_in_sequence, truncated
 from truenorm.verify.operation import Case, Hypothesis
 from truenorm.verify.operations.changes import (
     NARROW,
@@ -24,16 +25,7 @@ from truenorm.verify.operations.changes import (
     zero,
 )
 from truenorm.verify.operations.row_statistics import of_statistics, over_tile
-from truenorm.verify.operations.steps import (
-    Changes,
-    Step,
-    Steps,
-    accumulate_rows,
-    mean,
-    rounded,
-    sum_in_sequence,
-    truncated,
-)
+from truenorm.verify.operations.steps import Changes, Step, Steps, mean
 from truenorm.verify.types import Array, Float64s
 
 if TYPE_CHECKING:

@@ -7,17 +7,16 @@ all elements, so bits tell them apart where no tolerance does. In float32 the ar
 recipe.
 """
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from truenorm.verify.formula.rounding import float32_noise, operation_error, round_decided
 from truenorm.verify.operation import Case, RecipeResult, RoundedResult
 from truenorm.verify.operations.steps import Step, Steps, mean
-from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of, unit_roundoff
+from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
 if TYPE_CHECKING:
     from truenorm.verify.operations.norms import Norm
@@ -314,29 +313,3 @@ class RoundedComputation:
         rounded, decided = round_decided(values, noise, kind)
         self.decided &= decided
         return rounded
-
-
-def float32_noise(size: int) -> float:
-    """Return the relative error of float32 arithmetic that sums `size` terms.
-
-    In sums that are added one by one, Welford's among them, rounding errors add up like a root.
-    """
-    return (32 + math.sqrt(size)) * unit_roundoff("float32")
-
-
-def operation_error(values: Float64s) -> Float64s:
-    """Return the rounding error of one operation in float32; 0 where its result is exact."""
-    exact = values.astype(np.float32) == values
-    return np.where(exact, 0.0, unit_roundoff("float32") * np.abs(values))
-
-
-def round_decided(
-    values: Float64s, noise: Float64s, kind: str
-) -> tuple[Float64s, NDArray[np.bool_]]:
-    """Round to a type, ties to even; also return where the noise cannot change the result."""
-    if FORMATS[kind].precision < FORMATS["float32"].precision:  # numbers are in float32 before
-        noise = noise + operation_error(values)
-    ulps = ulps_of(values, kind)
-    rounded = np.rint(values / ulps) * ulps
-    low, high = (np.rint((values + shift) / ulps) for shift in (-noise, noise))
-    return rounded, np.asarray(low == high)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from truenorm.verify.cases.families import HALF_MAX
+from truenorm.verify.formula.rounding import rounded, sum_in_sequence, to_bits
 from truenorm.verify.operations.changes import (
     NARROW,
     R,
@@ -19,14 +20,7 @@ from truenorm.verify.operations.changes import (
     whole_blocks,
     zero,
 )
-from truenorm.verify.operations.steps import (
-    Changes,
-    Steps,
-    mean,
-    rounded,
-    sum_in_sequence,
-    to_bits,
-)
+from truenorm.verify.operations.steps import Changes, Steps, mean
 from truenorm.verify.types import Array, Float64s
 
 if TYPE_CHECKING:

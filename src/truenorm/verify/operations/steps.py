@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
+from truenorm.verify.types import Array, Float64s
 
 if TYPE_CHECKING:
     from truenorm.verify.operations.norms import Norm
 
 Step = Callable[["Steps"], Float64s]
 Changes = Mapping[str, Step]
-MOST_ROWS = 2**13
-OTHER_PRECISIONS = {"TF32": 11, "12 bits": 12}
-"""Formats with the range of float32 that no array has, and their significant bits."""
 
 
 class Steps:
@@ -73,50 +70,6 @@ class Steps:
 def mean(rows: Float64s) -> Float64s:
     """Return the mean of each row, as a column."""
     return np.asarray(rows.mean(axis=1, keepdims=True))
-
-
-def to_bits(values: Float64s, bits: int, rounding: Callable[[Float64s], Float64s]) -> Float64s:
-    """Round to so many significant bits, with the range of float64."""
-    with np.errstate(all="ignore"):
-        fractions, exponents = np.frexp(values)
-        return np.asarray(np.ldexp(rounding(np.ldexp(fractions, bits)), exponents - bits))
-
-
-def rounded(values: Float64s, kind: str) -> Float64s:
-    """Round to a type; numbers beyond its range become infinite."""
-    if kind in OTHER_PRECISIONS:
-        return to_bits(values, OTHER_PRECISIONS[kind], np.rint)
-    with np.errstate(all="ignore"):
-        finite = np.where(np.isfinite(values), values, 0.0)
-        ulps = ulps_of(finite, kind)
-        near = np.rint(finite / ulps) * ulps
-        beyond = np.abs(near) >= np.ldexp(1.0, FORMATS[kind].limit)
-        near = np.where(beyond, np.copysign(np.inf, near), near)
-    return np.where(np.isfinite(values), near, values)
-
-
-def truncated(values: Float64s, kind: str) -> Float64s:
-    """Round to a type toward zero."""
-    ulps = ulps_of(np.where(np.isfinite(values), values, 0.0), kind)
-    return np.asarray(np.trunc(values / ulps) * ulps)
-
-
-def sum_in_sequence(terms: Float64s, kind: str, axis: int) -> Float64s:
-    """Sum rounded terms from the first to the last, with each partial sum rounded to a type."""
-    narrow = terms.astype(dtype_of(kind))
-    sums = np.add.accumulate(narrow, axis=axis, dtype=narrow.dtype)
-    last: Float64s = np.take(sums, -1, axis=axis).astype(np.float64)
-    return last
-
-
-def accumulate_rows(terms: Float64s, kind: str) -> Float64s:
-    """Sum unrounded rows, with each partial sum rounded to a type; NaN beyond `MOST_ROWS`."""
-    if len(terms) > MOST_ROWS:  # it would take too long
-        return np.full(terms.shape[1], np.nan)
-    total: Array = np.zeros(terms.shape[1], dtype_of(kind))
-    for row in terms:
-        total = (total.astype(np.float64) + row).astype(total.dtype)
-    return total.astype(np.float64)
 
 
 def _mean_remainder(at: Steps) -> Float64s:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from truenorm.verify.formula.rounding import accumulate_rows, rounded
 from truenorm.verify.operation import Case, Hypothesis
-from truenorm.verify.operations.grouped.answers import OF_UNITS, ROW_SUMS, Formulas
+from truenorm.verify.operations.grouped.answers import OF_UNITS, ROW_SUMS, Floats, Formulas
 from truenorm.verify.operations.grouped.geometry import Geometry
-from truenorm.verify.operations.grouped.numbers import Floats
 from truenorm.verify.operations.hypotheses import read_without_gaps
-from truenorm.verify.operations.steps import accumulate_rows, rounded
 from truenorm.verify.types import Float64s
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from truenorm.verify.formula.rounding import float32_noise, operation_error, round_decided
 from truenorm.verify.operation import Case, RecipeResult
 from truenorm.verify.operations.grouped.answers import Formulas
-from truenorm.verify.operations.recipes import float32_noise, operation_error, round_decided
 from truenorm.verify.types import Float64s, unit_roundoff
 
 if TYPE_CHECKING:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.grouped.answers import ROW_SUMS, Formulas
+from truenorm.verify.operations.grouped.formulas import MODULATION
 from truenorm.verify.operations.scales import magnitudes, root_mean_square
 from truenorm.verify.types import FORMATS, Float64s, unit_roundoff
 
 if TYPE_CHECKING:
     from truenorm.verify.operations.grouped.norm import GroupedNorm
 
+OF_SAMPLES = tuple(f"d{name}" for name in MODULATION)
+"""Results that are sums over the units of a row."""
 LARGEST_EXPONENT = 700.0  # of exp in float64
 
 
@@ -22,8 +24,8 @@ class GroupedScales:
     def __init__(self, case: Case, exact: Mapping[str, Float64s], norm: "GroupedNorm") -> None:
         once = case.part(slice(case.shape[0] // case.repeats))
         self._norm, self._rows = norm, case.shape[0]
-        self._formulas = formulas = Formulas(norm, once)
-        geometry = self._geometry = formulas.geometry
+        self._case, geometry = once, norm.geometry(once)
+        self._geometry = geometry
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
         # 1/(1 + exp(-z)) is 0 in float32 where exp overflows.
         smallest = -1022 if case.dtype == "float64" else -126
@@ -31,18 +33,18 @@ class GroupedScales:
         self._r = exact["r"].reshape(-1, 1)
         self._xhat = np.abs(geometry.units_of(exact["xhat"]))
         self._dy, self._dsum = (
-            magnitudes(formulas.rows(name)) if name in case.inputs else np.zeros((1, 1))
+            magnitudes(self._units(name)) if name in case.inputs else np.zeros((1, 1))
             for name in ("dy", "dsum")
         )
         offset = 1.0 if norm.gain == "zero-centred" else 0.0
-        self._gain = magnitudes(formulas.columns("gamma", 1.0 - offset) + offset)
-        self._beta = magnitudes(formulas.columns("beta", 0.0))
-        self._factor = magnitudes(1 + formulas.columns("scale", 0.0))
-        self._shift_size = magnitudes(formulas.columns("shift", 0.0))
+        self._gain = magnitudes(self._columns("gamma", 1.0 - offset) + offset)
+        self._beta = magnitudes(self._columns("beta", 0.0))
+        self._factor = magnitudes(1 + self._columns("scale", 0.0))
+        self._shift_size = magnitudes(self._columns("shift", 0.0))
         self._rho = root_mean_square(self._xhat) + self._least * self._r
         # The change of xhat by the rounding of a mean or, without one, by that of x.
         self._move = self._rho if norm.centred else self._least * self._r
-        x = magnitudes(formulas.rows("x"))
+        x = magnitudes(geometry.units_of(norm.normalized(once)))
         self._x = x
         kappa = root_mean_square(x) * self._r if norm.centred else np.ones_like(self._r)
         self._kappa = kappa
@@ -51,14 +53,26 @@ class GroupedScales:
         if norm.gate:
             self._set_gate()
 
+    def _units(self, name: str) -> Float64s:
+        """Return an input of rows by unit."""
+        return self._geometry.units_of(self._case.rows[name].astype(np.float64))
+
+    def _columns(self, name: str, default: float) -> Float64s:
+        """Return a parameter or a modulation for each element of each unit, or one number."""
+        array = self._case.inputs.get(name)
+        wide = None if array is None else array.astype(np.float64)
+        spread = self._geometry.of_columns(wide, default)
+        count = self._case.shape[0] * self._geometry.count
+        return spread if len(spread) == 1 else np.resize(spread, (count, self._geometry.unit_size))
+
     @np.errstate(all="ignore")
     def _set_gate(self) -> None:
         """Compute the size, the slope and the condition number of the gate.
 
         Kernels compute 1 - sigma as it stands, so that its terms count, not their sum.
         """
-        norm, formulas = self._norm, self._formulas
-        z = formulas.rows("z") if norm.gates_by_z else self._modulated(0)
+        norm = self._norm
+        z = self._units("z") if norm.gates_by_z else self._modulated(0)
         z = np.nan_to_num(z, posinf=LARGEST_EXPONENT, neginf=-LARGEST_EXPONENT)
         sigma = 1 / (1 + np.exp(-np.clip(z, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
         if norm.gate == "self":  # of either sign: the scale of z is an upper bound
@@ -124,7 +138,7 @@ class GroupedScales:
         geometry = self._geometry
         rows = terms.reshape(-1, geometry.count * geometry.unit_size)[:, geometry.by_column]
         summed: Float64s = rows.sum(axis=2)
-        return summed if output in ROW_SUMS else summed.sum(axis=0)
+        return summed if output in OF_SAMPLES else summed.sum(axis=0)
 
     def _of_element(self, output: str, power: int, e: Float64s) -> Float64s:
         norm = self._norm

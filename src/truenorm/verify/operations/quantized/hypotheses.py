@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.formula.rounding import rounded
 from truenorm.verify.operation import Case, Results
 from truenorm.verify.operations.quantized.answers import (
     Mask,
@@ -22,7 +23,6 @@ from truenorm.verify.operations.quantized.codes import E4M3FN, E4M3FNUZ, CodeTyp
 from truenorm.verify.operations.quantized.quant import POWERS, Quant
 from truenorm.verify.operations.quantized.recipes import NORMS, SCALING_NOISE, norms_of
 from truenorm.verify.operations.recipes import RoundedComputation
-from truenorm.verify.operations.steps import rounded
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of
 

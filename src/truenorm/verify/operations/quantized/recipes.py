@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from truenorm.verify.formula.rounding import rounded
 from truenorm.verify.operation import Case, RecipeResult, Results
 from truenorm.verify.operations.quantized.answers import QuantizedExpected
 from truenorm.verify.operations.quantized.cases import ways_of_row
 from truenorm.verify.operations.recipes import OTHER_SUM, RoundedComputation, RoundedSteps
-from truenorm.verify.operations.steps import rounded
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
 

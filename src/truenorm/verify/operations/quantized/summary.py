@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from truenorm.verify.formula.rounding import rounded
 from truenorm.verify.operation import Case, Quantization, Results
 from truenorm.verify.operations.quantized.answers import Mask, QuantizedExpected
 from truenorm.verify.operations.quantized.quant import FLOOR_ERROR
-from truenorm.verify.operations.steps import rounded
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
 

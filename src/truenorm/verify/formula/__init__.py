@@ -1,0 +1,1 @@
+"""Operations as formulas: exact answers, gradients, recipes and causes from one definition."""

@@ -1,0 +1,187 @@
+"""The formulas of grouped, gated and modulated norms.
+
+With s the gate, a unit of a row has
+
+    u = x, or x*s(z) if the gate is first;  c = u - mean(u) if centred, else u
+    r = 1/sqrt(mean(c^2 over the first columns) + eps);  xhat = c*r;  n = gain*xhat + beta
+    m = n*(1 + scale) + shift;  y = m, or m*s(z), or silu(m)
+
+and, with d the gradient of m and e = d*(1 + scale), g = gain*e,
+
+    dgamma = sum(e*xhat), dbeta = sum(e), dscale = sum(d*n), dshift = sum(d)
+    du = r*(g - mean(g) - xhat*mean(g*xhat)), the last term in the first columns only
+    dx = du, or du*s(z);  dz = dy*m*s'(z), or du*x*s'(z) if the gate is first
+
+With divisor=sum, both means of products are sums.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from truenorm.verify.formula.answers import Answers
+from truenorm.verify.formula.graph import (
+    Node,
+    constant,
+    first,
+    given,
+    inverse_root,
+    mean,
+    pad,
+    sigmoid,
+    step,
+    total,
+)
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.exact import round_sum
+from truenorm.verify.operations.grouped.geometry import Geometry
+from truenorm.verify.oracle import output_types
+from truenorm.verify.types import Float64s
+
+if TYPE_CHECKING:
+    from truenorm.verify.operations.grouped.norm import GroupedNorm
+
+Axes = Collection[int]
+Steps = dict[str, Node]
+MODULATION = ("scale", "shift")
+ABSENT = {"beta": 0.0, "scale": 0.0, "shift": 0.0, "dsum": 0.0}
+"""Numbers in place of absent inputs."""
+SATURATING = 2000.0
+"""A z whose sigmoid is 0 or 1 in every type, as that of an infinite z is."""
+
+
+def gate(z: Node, activation: str) -> tuple[Node, Node]:
+    """Return s(z) and its derivative."""
+    sigma = sigmoid(z)
+    if activation == "sigmoid":
+        return step(f"s({z})", sigma), step(f"s'({z})", sigma * (1.0 - sigma))
+    step(f"sigma({z})", sigma)
+    return step(f"s({z})", z * sigma), step(f"s'({z})", sigma * (1.0 + z * (1.0 - sigma)))
+
+
+def normalize(norm: "GroupedNorm", u: Node, eps: Node, unit: Axes) -> Steps:
+    """Return xhat and the statistics of units."""
+    c = step("u - mean", u - step("the mean", mean(u, unit))) if norm.centred else u
+    counted = first(c, float(norm.share))
+    squares = counted * counted
+    w = total(squares, unit) if norm.divisor == "sum" else mean(squares, unit)
+    w = step("the mean square", w)
+    r = step("r", inverse_root(w + eps))
+    return {"c": c, "w": w, "r": r, "xhat": step("xhat", c * r)}
+
+
+def forward(norm: "GroupedNorm", at: Mapping[str, Node], unit: Axes) -> Steps:
+    """Return y, and the steps that backward needs."""
+    s = slope = constant(1.0)
+    if norm.gates_by_z:
+        s, slope = gate(at["z"], norm.activation)
+    u = step("u", at["x"] * s) if norm.gate_first else at["x"]
+    steps = normalize(norm, u, at["eps"], unit)
+    gain = at["gamma"] if norm.gain == "plain" else step("1 + gamma", 1.0 + at["gamma"])
+    product = step("xhat*gain", steps["xhat"] * gain)
+    n = step("n", product + at["beta"])
+    factor = step("1 + scale", 1.0 + at["scale"])
+    modulated = step("n*(1 + scale)", n * factor)
+    y = m = step("m", modulated + at["shift"])
+    if norm.gate == "self":
+        y, slope = gate(m, norm.activation)
+    elif norm.gates_by_z and not norm.gate_first:
+        y = m * s
+    own = {"s": s, "slope": slope, "u": u, "gain": gain, "product": product, "n": n}
+    return {**steps, **own, "factor": factor, "modulated": modulated, "m": m, "y": y}
+
+
+def backward(
+    norm: "GroupedNorm",
+    at: Mapping[str, Node],
+    unit: Axes,
+    sums: Mapping[str, set[int]],
+) -> Steps:
+    """Return the gradients, from the steps of forward; `sums` are the axes of sums by input."""
+    dy, xhat, r, results = at["dy"], at["xhat"], at["r"], Steps()
+    d = dy
+    if norm.gate == "self":
+        d = step("d", dy * at["slope"])
+    elif norm.gates_by_z and not norm.gate_first:
+        d, results["dz"] = step("d", dy * at["s"]), dy * at["m"] * at["slope"]
+    e = step("e", d * at["factor"])
+    for name, term in (("gamma", e * xhat), ("beta", e), ("scale", d * at["n"]), ("shift", d)):
+        results[f"d{name}"] = total(term, sums[name])
+    g = step("g", at["gain"] * e)
+    share = float(norm.share)
+    along = total(g * xhat, unit) if norm.divisor == "sum" else mean(g * xhat, unit, share)
+    projected = first(xhat, share) * step("mean(g*xhat)", along)
+    projected = projected if share == 1 else pad(projected, xhat)
+    inner = g - step("mean(g)", mean(g, unit)) if norm.centred else g
+    du = step("du", r * (inner - step("xhat*mean(g*xhat)", projected)))
+    if norm.gate_first:
+        results["dz"] = du * at["x"] * at["slope"]
+        du = du * at["s"]
+    results["dx"] = results["dresidual"] = du + at["dsum"]
+    return results
+
+
+@cache
+def graph_of(norm: "GroupedNorm", names: tuple[str, str, str], present: frozenset[str]) -> Steps:
+    """Return inputs, steps and results of a norm by name.
+
+    `names` are those of the axes in a `Geometry`; `present` are the inputs that are given.
+    """
+    number = {name: place for place, name in enumerate(names[0].split(), 1)}
+    within, columns = ({number[name] for name in each.split()} for each in names[1:])
+    every, unit = {0, *number.values()}, {*number.values()} - within
+    axes = {"eps": set[int](), "gamma": columns, "beta": columns}
+    axes |= {name: {0, *columns} for name in MODULATION}
+    at: Steps = {name: given(name, axes.get(name, every)) for name in present}
+    absent = {"gamma": float(norm.gain == "plain"), **ABSENT}
+    known = {name: constant(value) for name, value in absent.items()} | at
+    steps = forward(norm, known, unit)
+    if "dy" in present:
+        over = {name: every - axes[name] for name in ("gamma", "beta", *MODULATION)}
+        steps |= backward(norm, known | steps, unit, over)
+    return at | steps
+
+
+def graph_for(norm: "GroupedNorm", case: Case, geometry: Geometry) -> Steps:
+    """Return the graph of a norm for the inputs that a case has."""
+    present = frozenset(name for name, each in case.inputs.items() if each is not None)
+    names = (geometry.axes, geometry.units, geometry.columns)
+    return graph_of(norm, names, (present | {"eps"}) - {"residual"})
+
+
+def given_of(norm: "GroupedNorm", case: Case, geometry: Geometry) -> dict[str, Float64s]:
+    """Return the inputs of a case in float64, with the axes of a graph.
+
+    The sigmoid of an infinite z is finite.
+    """
+    sizes = [geometry.sizes[name] for name in geometry.axes.split()]
+    in_columns = [name in geometry.columns.split() for name in geometry.axes.split()]
+    columns = [size if kept else 1 for size, kept in zip(sizes, in_columns, strict=True)]
+    arrays = {"eps": np.full((1,) * (len(sizes) + 1), case.eps)}
+    for name, array in case.inputs.items():
+        if array is not None and name != "residual":
+            wide = norm.normalized(case) if name == "x" else array.astype(np.float64)
+            if name == "z" and norm.activation == "sigmoid":
+                wide = np.where(np.isinf(wide), np.copysign(SATURATING, wide), wide)
+            per_column = name in (*MODULATION, *norm.parameters)
+            arrays[name] = wide.reshape(-1, *(columns if per_column else sizes))
+    return arrays
+
+
+def exact_answers(norm: "GroupedNorm", case: Case) -> dict[str, Float64s]:
+    """Return the answers of `Operation.exact`, and r and xhat of each row."""
+    once, repeats = case.part(slice(case.shape[0] // case.repeats)), case.repeats
+    geometry = norm.geometry(once)
+    graph, kinds = graph_for(norm, once, geometry), output_types(once)
+    outputs = {name: graph[name] for name in ("r", "xhat", *kinds) if name != "sum"}
+    answers = Answers(outputs, given_of(norm, once, geometry), repeats)
+    arrays = {name: answers.float64(name).reshape(len(once.x), -1) for name in ("r", "xhat")}
+    for output, kind in kinds.items():
+        if output == "sum":
+            arrays[output] = round_sum(once.x, once.residual)
+        else:
+            rows = [len(once.x)] if norm.is_rows(output) else []
+            arrays[output] = answers.rounded(output, kind).reshape(*rows, -1, 2)
+    return arrays
