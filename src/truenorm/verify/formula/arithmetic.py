@@ -29,12 +29,16 @@ GATE_BITS = 160
 
 
 def evaluate(
-    outputs: Iterable[Node], arithmetic: type["Floats"], given: Mapping[str, Float64s]
+    outputs: Iterable[Node],
+    arithmetic: type["Floats"],
+    given: Mapping[str, Float64s],
+    change: Callable[[Node, Any], Any] = lambda _, numbers: numbers,
 ) -> Values:
-    """Return the numbers of outputs and of the steps that they depend on."""
+    """Return the numbers of outputs and of the steps that they depend on, each of them changed."""
     values: Values = {}
     for node in needed(*outputs):
-        values[node] = result_of(node, [values[each] for each in node.args], arithmetic, given)
+        args = [values[each] for each in node.args]
+        values[node] = change(node, result_of(node, args, arithmetic, given))
     return values
 
 
