@@ -374,7 +374,7 @@ PLANTED = (
         "mamba#547",
         OneGroupBackward,
         GROUPED,
-        "groups are ignored in the means of backward",
+        "mean(g*xhat) is that of all groups",
     ),
     Planted(
         "twice the groups", "llama.cpp#15507", TwiceTheGroups, GROUP_NORM, "twice as many groups"
@@ -391,7 +391,7 @@ PLANTED = (
         "Liger#1375",
         PartOfAChannel,
         GROUP_NORM,
-        "second half of the places",
+        "second half of the places is left out",
     ),
     Planted(
         "padding lanes of the next group",
@@ -401,17 +401,23 @@ PLANTED = (
         "squares of the next of the groups",
     ),
     Planted("one pass", "Liger, apex", OnePass, GROUP_NORM, ""),
-    Planted("rstd is 1 where var is 0", "apex", OneForNoVariance, GROUP_NORM, "r is 1 where"),
+    Planted(
+        "rstd is 1 where var is 0",
+        "apex",
+        OneForNoVariance,
+        GROUP_NORM,
+        "r is 1 where the mean square is 0",
+    ),
     Planted("mean in bfloat16", "pytorch#77507", MomentsInBfloat16, GROUP_NORM, "", "bfloat16"),
     Planted(
         "saved in bfloat16",
         "Liger",
         StatisticsSavedInBfloat16,
         GROUP_NORM,
-        "saved in bfloat16",
+        "the mean and r are rounded to bfloat16",
         "bfloat16",
     ),
-    Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "divided by n - 1"),
+    Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "the mean square is divided by n - 1"),
     Planted("dgamma in bfloat16", "pytorch#140913", ColumnsInBfloat16, GROUP_NORM, "", "bfloat16"),
     Planted("variance in float16", "mlx#4228", VarianceInFloat16, GROUP_NORM, "", "float16"),
     Planted("gamma by group", "", GammaByGroup, GROUP_NORM, "first column of a group"),
@@ -438,10 +444,16 @@ PLANTED = (
         "sigmoid for silu", "vllm#35482", Textbook, SILU, "sigmoid, not silu", computes=SIGMOID
     ),
     Planted("silu for sigmoid", "", Textbook, SIGMOID, "silu, not sigmoid", computes=SILU),
-    Planted("slope is sigma", "", SlopeWithoutItsSecondTerm, SILU, "without z*sigma*(1 - sigma)"),
-    Planted("dz from the gated y", "fla#1071", GateGradientOfTheGated, SILU, "from the gated y"),
-    Planted("dz returned as dx", "fla#155", GateGradientAsInputGradient, SILU, "the same: dz"),
-    Planted("dgamma without gate", "", GammaOfDy, SILU, "dgamma is without the gate"),
+    Planted("slope is sigma", "", SlopeWithoutItsSecondTerm, SILU, "z*(1 - sigma(z)) is left out"),
+    Planted(
+        "dz from the gated y",
+        "fla#1071",
+        GateGradientOfTheGated,
+        SILU,
+        "y is used for xhat*gamma in dy*xhat*gamma",
+    ),
+    Planted("dz returned as dx", "fla#155", GateGradientAsInputGradient, SILU, "dx is dz"),
+    Planted("dgamma without gate", "", GammaOfDy, SILU, "s(z) is left out of dy*s(z)"),
     Planted("exp overflows", "", ExpOverflows, SILU, "exp(z) overflows"),
     Planted(
         "exp overflows, float16", "", ExpOverflowsIfFinite, SIGMOID, "exp(z) overflows", "float16"
@@ -451,18 +463,16 @@ PLANTED = (
         "",
         ExpOverflowsIfFinite,
         "rms_norm,gate=self",
-        "exp(m) overflows",
+        "exp(xhat*gamma) overflows",
         "float16",
     ),
-    Planted("gate in bfloat16", "", GateInBfloat16, SILU, "gate is rounded to bfloat16"),
+    Planted("gate in bfloat16", "", GateInBfloat16, SILU, "s(z) is rounded to bfloat16"),
     Planted(
         "float32 for bfloat16", "vllm#35369", NotRounded, SILU, "stays in float32", "bfloat16"
     ),
     Planted("eps on the sum", "mlx-lm#1624", EpsOfTheSum, SILU, "eps is added to the sum"),
-    Planted("scale without 1", "", ScaleWithoutOne, BY_SAMPLE, "scale is used for 1 + scale"),
-    Planted(
-        "sample 0 for all", "vllm-omni#1531", FirstSample, BY_SAMPLE, "of the first row are used"
-    ),
+    Planted("scale without 1", "", ScaleWithoutOne, BY_SAMPLE, "1 is left out of 1 + scale"),
+    Planted("sample 0 for all", "vllm-omni#1531", FirstSample, BY_SAMPLE, "of the first row"),
     Planted(
         "scale and shift exchanged",
         "",
@@ -475,7 +485,7 @@ PLANTED = (
         "TensorRT-LLM#17987",
         ModulationInBfloat16,
         BY_ROW,
-        "scale and shift are rounded to bfloat16",
+        "rounded to bfloat16",
     ),
     Planted(
         "chunk strides ignored",
@@ -503,13 +513,13 @@ PLANTED = (
     Planted("last head", "", LastHead, HEADS, "that of the last head"),
     Planted("first head", "", FirstHead, HEADS, "that of the first head"),
     Planted("sample row % N", "", OtherSamples, BY_SAMPLE, "of sample row % N"),
-    Planted("dgamma without scale", "", GammaOfDy, BY_ROW, "without the factor 1 + scale"),
+    Planted("dgamma without scale", "", GammaOfDy, BY_ROW, "scale is left out"),
     Planted(
         "dscale without gamma",
         "",
         ScaleWithoutGamma,
         "layer_norm,modulate=sample",
-        "dscale is without gamma and beta",
+        "xhat is used for n in dy*n",
     ),
     Planted("dgamma of the ungated x", "", GammaOfTheUngated, SILU_FIRST, "x without the gate"),
     Planted("partial variance over D", "", DividedByAllColumns, PARTIAL, "divided by all columns"),
@@ -519,7 +529,7 @@ PLANTED = (
         "",
         MeanForSum,
         "rms_norm,divisor=sum,gamma=false",
-        "averaged, not summed",
+        "sum(g*xhat) is averaged, not summed",
     ),
     Planted(
         "residual not in r",

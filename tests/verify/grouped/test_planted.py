@@ -6,10 +6,12 @@ import pytest
 
 import truenorm.verify as tv
 from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
+from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
 from verify.grouped.kernels import judge_cases
-from verify.grouped.planted import PLANTED, Planted
+from verify.grouped.planted import PLANTED, Planted, grouped
+from verify.grouped.unseen import UNSEEN, Unseen
 
 FEW_ELEMENTS = 2000
 OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
@@ -19,10 +21,15 @@ SHOWN_BY = {"dgamma in bfloat16": "many-rows", "dscale in bfloat16": "many-units
 
 def small_cases(bug: Planted) -> list[Case]:
     """Return small cases of the quick level, and those that show a bug."""
+    return cases_of(bug.subject, SHOWN_BY.get(bug.name, ""))
+
+
+def cases_of(subject: tv.Subject, family: str = "") -> list[Case]:
+    """Return small cases of the quick level, and those of a family."""
     return [
         case
-        for case in scope(bug.subject, "quick")
-        if case.family == SHOWN_BY.get(bug.name)
+        for case in scope(subject, "quick")
+        if case.family == family
         or (case.family not in OF_MANY_CALLS and case.x.size <= FEW_ELEMENTS)
     ]
 
@@ -45,6 +52,22 @@ def test_a_planted_bug_is_caught(bug: Planted) -> None:
         assert bug.cause, cause
         assert bug.cause in cause
     assert bool(named) == bool(bug.cause)
+
+
+UNSEEN_IN_GATE = 6
+WRONG = [
+    pytest.param(each, marks=() if k < UNSEEN_IN_GATE else pytest.mark.slow, id=f"{k}-{each.spec}")
+    for k, each in enumerate(UNSEEN)
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_unseen_bug_gets_its_cause_or_none(wrong: Unseen) -> None:
+    subject = wrong.kernel(grouped(wrong.spec)).subject()
+    report = judge_cases(subject, cases_of(subject), strict=False)
+    assert not report.passed
+    named = {each.output: without_match(each.cause) for each in report.findings if each.cause}
+    assert named == wrong.causes
 
 
 @pytest.mark.parametrize("failure", GROUPED_FAILURES, ids=lambda each: str(each.bug))

@@ -147,7 +147,7 @@ class Answers:
                     value = round_arb(arbs[place], target)
                     if value is None and bits == MOST_BITS:
                         value = round_arb(arbs[place], target, is_last=True)
-                        self.unproven += 1
+                        self.unproven += value is not None
                     if value is not None:
                         pairs[place] = value, _remainder(arbs[place], value, kind)
             bits *= 4

@@ -7,7 +7,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
@@ -23,7 +23,7 @@ from truenorm.verify.types import Array, Float64s
 
 Objects = NDArray[np.object_]
 Values = dict[Node, Any]
-Axes = Collection[int]
+Axes = tuple[int, ...]
 GATE_BITS = 160
 """The precision of a sigmoid that is stored in a ball: more than double-double has."""
 
@@ -54,15 +54,19 @@ def result_of(
 
 
 def count_along(shape: Sequence[int], axes: Axes, share: float = 1.0) -> int:
-    """Return the number of elements along axes, of which the last may count in part."""
-    last = len(shape) - 1
-    sizes = [part_of(shape[each], share) if each == last else shape[each] for each in axes]
-    return math.prod(sizes)
+    """Return the number of elements along axes, of the last of which a share counts."""
+    sizes = [shape[each] for each in axes]
+    return math.prod([*sizes[:-1], *(part_of(each, share) for each in sizes[-1:])])
 
 
 def part_of(size: int, share: float) -> int:
     """Return a share of a size, at least 1."""
     return max(1, int(size * share))
+
+
+def _start(axis: int, size: int) -> tuple[slice, ...]:
+    """Return the index of the first elements of an axis."""
+    return (*(slice(None),) * axis, slice(size))
 
 
 def along(array: Array, axes: Axes) -> Array:
@@ -78,54 +82,35 @@ class Floats:
     add: Callable[[Any, Any], Any] = staticmethod(operator.add)
     sub: Callable[[Any, Any], Any] = staticmethod(operator.sub)
     mul: Callable[[Any, Any], Any] = staticmethod(operator.mul)
+    over: Callable[[Any, int], Any] = staticmethod(operator.truediv)
+    inverse_root: Callable[[Any], Any] = staticmethod(lambda x: 1 / np.sqrt(x))
+    sigmoid: Callable[[Any], Any] = staticmethod(lambda x: 1 / (1 + np.exp(-x)))
+    map: Callable[[Any, Callable[[Array], Array]], Any] = staticmethod(lambda x, change: change(x))
+    where: Callable[[NDArray[np.bool_], Any, Any], Any] = staticmethod(np.where)
 
     @staticmethod
     def sum(x: Any, axes: Axes) -> Any:
         """Sum along axes, which stay."""
         return x.sum(axis=axes, keepdims=True)
 
-    @staticmethod
-    def over(x: Any, count: int) -> Any:
-        """Divide by an integer."""
-        return x / count
-
     @classmethod
     def mean(cls, x: Any, axes: Axes, share: float) -> Any:
-        """Sum along axes, which stay, and divide by a share of the number of elements."""
+        """Sum along axes, which stay, and divide: see `count_along`."""
         return cls.over(cls.sum(x, axes), count_along(x.shape, axes, share))
 
-    @staticmethod
-    def inverse_root(x: Any) -> Any:
-        """Return 1/sqrt(x)."""
-        return 1 / np.sqrt(x)
-
-    @staticmethod
-    def sigmoid(x: Any) -> Any:
-        """Return 1/(1 + exp(-x))."""
-        return 1 / (1 + np.exp(-x))
-
-    @staticmethod
-    def map(x: Any, change: Callable[[Array], Array]) -> Any:
-        """Reshape or select."""
-        return change(x)
-
-    @staticmethod
-    def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
-        """Return numbers of x where the mask is True, else those of y."""
-        return np.where(mask, x, y)
+    @classmethod
+    def first(cls, x: Any, axis: int, share: float) -> Any:
+        """Return the first part of an axis, at least one element."""
+        return cls.map(x, lambda each: each[_start(axis, part_of(each.shape[axis], share))])
 
     @classmethod
-    def first(cls, x: Any, share: float) -> Any:
-        """Return the first part of the last axis, at least one element."""
-        return cls.map(x, lambda each: each[..., : part_of(each.shape[-1], share)])
-
-    @classmethod
-    def pad(cls, x: Any, like: Any) -> Any:
-        """Return zeros behind the last axis."""
+    def pad(cls, x: Any, like: Any, axis: int) -> Any:
+        """Return zeros behind an axis, up to the size that it has in another array."""
 
         def with_zeros(each: Array) -> Array:
-            wider = np.zeros((*each.shape[:-1], like.shape[-1]), each.dtype)
-            wider[..., : each.shape[-1]] = each
+            before, behind = each.shape[:axis], each.shape[axis + 1 :]
+            wider = np.zeros((*before, like.shape[axis], *behind), each.dtype)
+            wider[_start(axis, each.shape[axis])] = each
             return wider
 
         return cls.map(x, with_zeros)
@@ -141,6 +126,8 @@ class Special(Floats):
     """Where numbers depend on an input that is not finite: 1 by elements, 2 through a sum."""
 
     add = sub = mul = staticmethod(np.maximum)
+    over = staticmethod(lambda x, _: x)
+    inverse_root = sigmoid = staticmethod(lambda x: x)
 
     @staticmethod
     def of(values: Float64s) -> Any:
@@ -150,19 +137,7 @@ class Special(Floats):
     @staticmethod
     def sum(x: Any, axes: Axes) -> Any:
         """Return 2 for a sum with such a number."""
-        return np.where(x.any(axis=tuple(axes), keepdims=True), np.int8(2), np.int8(0))
-
-    @staticmethod
-    def over(x: Any, count: int) -> Any:  # noqa: ARG004 (of the interface)
-        """Return the same."""
-        return x
-
-    @staticmethod
-    def inverse_root(x: Any) -> Any:
-        """Return the same."""
-        return x
-
-    sigmoid = inverse_root
+        return np.where(x.any(axis=axes, keepdims=True), np.int8(2), np.int8(0))
 
 
 def _where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
@@ -296,7 +271,7 @@ class Roots:
         w = self._root(other)
         a, squares = _product(self.a, other.a), _product(self.b, other.b)
         if squares.any():
-            a = _sum(a, squares / np.where(w == 0, Fraction(1), w))
+            a = _sum(a, squares / _or_one(w))
         return Roots(a, _sum(_product(self.a, other.b), _product(self.b, other.a)), w)
 
     def _root(self, other: "Roots") -> Objects:
@@ -374,12 +349,18 @@ class Exact(Floats):
     @staticmethod
     def inverse_root(x: Roots) -> Roots:
         """Return 1/sqrt of rational numbers."""
-        b = np.where(x.a == 0, math.nan, Fraction(1))
-        return Roots(_zeros(x.a), b, np.where(x.a == 0, Fraction(1), x.a))
+        b = _zeros(x.a) + Fraction(1)
+        b[x.a == 0] = math.nan
+        return Roots(_zeros(x.a), b, _or_one(x.a))
 
 
 def _zeros(like: Objects) -> Objects:
     return np.full(like.shape, Fraction(0), object)
+
+
+def _or_one(w: Objects) -> Objects:
+    """Return w, or 1 where it is 0."""
+    return np.asarray(w + (w == 0))
 
 
 def _product(p: Objects, q: Objects) -> Objects:

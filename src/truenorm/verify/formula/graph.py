@@ -116,7 +116,10 @@ def total(x: Node, axes: Collection[int]) -> Node:
 
 
 def mean(x: Node, axes: Collection[int], share: float = 1.0) -> Node:
-    """Return the sum along axes, which stay, divided by a share of the number of elements."""
+    """Return the sum along axes, which stay, divided by the number of elements.
+
+    Of the last of these axes, a share counts.
+    """
     return Node("mean", (x,), x.axes - frozenset(axes), (tuple(sorted(axes)), share))
 
 
@@ -130,14 +133,14 @@ def sigmoid(x: Node) -> Node:
     return Node("sigmoid", (x,), x.axes)
 
 
-def first(x: Node, share: float) -> Node:
-    """Return the first part of the last axis."""
-    return x if share == 1 else Node("first", (x,), x.axes, (share,))
+def first(x: Node, axis: int, share: float) -> Node:
+    """Return the first part of an axis."""
+    return x if share == 1 else Node("first", (x,), x.axes, (axis, share))
 
 
-def pad(x: Node, like: Node) -> Node:
-    """Return x with zeros behind it, up to the size of the last axis of another step."""
-    return Node("pad", (x, like), x.axes | like.axes)
+def pad(x: Node, like: Node, axis: int) -> Node:
+    """Return x with zeros behind it, up to the size that an axis of another step has."""
+    return Node("pad", (x, like), x.axes | like.axes, (axis,))
 
 
 def needed(*outputs: Node) -> list[Node]:
@@ -195,6 +198,6 @@ GRADIENTS: dict[str, Gradients] = {
     "mean": _spread,
     "inverse_root": lambda g, node: [-0.5 * (g * node * node * node)],
     "sigmoid": lambda g, node: [g * (node * (1.0 - node))],
-    "first": lambda g, node: [pad(g, node.args[0])],
+    "first": lambda g, node: [pad(g, node.args[0], node.settings[0])],
 }
 """The gradient of each argument of a step, from that of the step."""

@@ -15,9 +15,9 @@ and, with d the gradient of m and e = d*(1 + scale), g = gain*e,
 With divisor=sum, both means of products are sums.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -63,11 +63,13 @@ def gate(z: Node, activation: str) -> tuple[Node, Node]:
 
 def normalize(norm: "GroupedNorm", u: Node, eps: Node, unit: Axes) -> Steps:
     """Return xhat and the statistics of units."""
-    c = step("u - mean", u - step("the mean", mean(u, unit))) if norm.centred else u
-    counted = first(c, float(norm.share))
+    c = step(f"{u} - mean", u - step("the mean", mean(u, unit))) if norm.centred else u
+    counted = first(c, max(unit), float(norm.share))
     squares = counted * counted
-    w = total(squares, unit) if norm.divisor == "sum" else mean(squares, unit)
-    w = step("the mean square", w)
+    if norm.divisor == "sum":
+        w = step("the sum of squares", total(squares, unit))
+    else:
+        w = step("the mean square", mean(squares, unit))
     r = step("r", inverse_root(w + eps))
     return {"c": c, "w": w, "r": r, "xhat": step("xhat", c * r)}
 
@@ -80,7 +82,8 @@ def forward(norm: "GroupedNorm", at: Mapping[str, Node], unit: Axes) -> Steps:
     u = step("u", at["x"] * s) if norm.gate_first else at["x"]
     steps = normalize(norm, u, at["eps"], unit)
     gain = at["gamma"] if norm.gain == "plain" else step("1 + gamma", 1.0 + at["gamma"])
-    product = step("xhat*gain", steps["xhat"] * gain)
+    product = steps["xhat"] * gain
+    step(repr(product), product)
     n = step("n", product + at["beta"])
     factor = step("1 + scale", 1.0 + at["scale"])
     modulated = step("n*(1 + scale)", n * factor)
@@ -103,52 +106,67 @@ def backward(
     dy, xhat, r, results = at["dy"], at["xhat"], at["r"], Steps()
     d = dy
     if norm.gate == "self":
-        d = step("d", dy * at["slope"])
+        d = dy * at["slope"]
     elif norm.gates_by_z and not norm.gate_first:
-        d, results["dz"] = step("d", dy * at["s"]), dy * at["m"] * at["slope"]
-    e = step("e", d * at["factor"])
-    for name, term in (("gamma", e * xhat), ("beta", e), ("scale", d * at["n"]), ("shift", d)):
-        results[f"d{name}"] = total(term, sums[name])
+        d, results["dz"] = dy * at["s"], dy * at["m"] * at["slope"]
+    e = d * at["factor"]
+    terms = {"gamma": e * xhat, "beta": e, "scale": d * at["n"], "shift": d}
+    results |= {f"d{name}": total(each, sums[name]) for name, each in terms.items()}
     g = step("g", at["gain"] * e)
     share = float(norm.share)
-    along = total(g * xhat, unit) if norm.divisor == "sum" else mean(g * xhat, unit, share)
-    projected = first(xhat, share) * step("mean(g*xhat)", along)
-    projected = projected if share == 1 else pad(projected, xhat)
+    if norm.divisor == "sum":
+        along = step("sum(g*xhat)", total(g * xhat, unit))
+    else:
+        along = step("mean(g*xhat)", mean(g * xhat, unit, share))
+    projected = first(xhat, max(unit), share) * along
+    projected = projected if share == 1 else pad(projected, xhat, max(unit))
     inner = g - step("mean(g)", mean(g, unit)) if norm.centred else g
-    du = step("du", r * (inner - step("xhat*mean(g*xhat)", projected)))
+    du = step("du", r * (inner - step(f"xhat*{along}", projected)))
     if norm.gate_first:
         results["dz"] = du * at["x"] * at["slope"]
         du = du * at["s"]
     results["dx"] = results["dresidual"] = du + at["dsum"]
-    return results
+    own = {"e": e, "along": along, "projected": projected, "dgamma_terms": terms["gamma"]}
+    return results | own
+
+
+class Key(NamedTuple):
+    """What the graph of a norm depends on: the names of axes in a `Geometry`, and the inputs."""
+
+    axes: str
+    units: str
+    columns: str
+    present: frozenset[str]
+
+    @classmethod
+    def of(cls, geometry: Geometry, present: Iterable[str]) -> "Key":
+        """Return the key for a division of rows and the inputs that are given."""
+        names = (geometry.axes, geometry.units, geometry.columns)
+        return cls(*names, frozenset(present) - {"residual"} | {"eps"})
 
 
 @cache
-def graph_of(norm: "GroupedNorm", names: tuple[str, str, str], present: frozenset[str]) -> Steps:
-    """Return inputs, steps and results of a norm by name.
-
-    `names` are those of the axes in a `Geometry`; `present` are the inputs that are given.
-    """
-    number = {name: place for place, name in enumerate(names[0].split(), 1)}
-    within, columns = ({number[name] for name in each.split()} for each in names[1:])
+def graph_of(norm: "GroupedNorm", key: Key) -> Steps:
+    """Return inputs, steps and results of a norm by name."""
+    number = {name: place for place, name in enumerate(key.axes.split(), 1)}
+    within, columns = ({number[name] for name in each.split()} for each in key[1:3])
     every, unit = {0, *number.values()}, {*number.values()} - within
     axes = {"eps": set[int](), "gamma": columns, "beta": columns}
     axes |= {name: {0, *columns} for name in MODULATION}
-    at: Steps = {name: given(name, axes.get(name, every)) for name in present}
+    at: Steps = {name: given(name, axes.get(name, every)) for name in key.present}
     absent = {"gamma": float(norm.gain == "plain"), **ABSENT}
     known = {name: constant(value) for name, value in absent.items()} | at
     steps = forward(norm, known, unit)
-    if "dy" in present:
+    if "dy" in key.present:
         over = {name: every - axes[name] for name in ("gamma", "beta", *MODULATION)}
         steps |= backward(norm, known | steps, unit, over)
     return at | steps
 
 
-def graph_for(norm: "GroupedNorm", case: Case, geometry: Geometry) -> Steps:
-    """Return the graph of a norm for the inputs that a case has."""
-    present = frozenset(name for name, each in case.inputs.items() if each is not None)
-    names = (geometry.axes, geometry.units, geometry.columns)
-    return graph_of(norm, names, (present | {"eps"}) - {"residual"})
+def key_of(norm: "GroupedNorm", case: Case, geometry: Geometry | None = None) -> Key:
+    """Return the key of a case, also with another division of its rows."""
+    present = (name for name, each in case.inputs.items() if each is not None)
+    return Key.of(geometry or norm.geometry(case), present)
 
 
 def given_of(norm: "GroupedNorm", case: Case, geometry: Geometry) -> dict[str, Float64s]:
@@ -156,9 +174,7 @@ def given_of(norm: "GroupedNorm", case: Case, geometry: Geometry) -> dict[str, F
 
     The sigmoid of an infinite z is finite.
     """
-    sizes = [geometry.sizes[name] for name in geometry.axes.split()]
-    in_columns = [name in geometry.columns.split() for name in geometry.axes.split()]
-    columns = [size if kept else 1 for size, kept in zip(sizes, in_columns, strict=True)]
+    sizes, columns = geometry.shape(geometry.axes), geometry.shape(geometry.columns)
     arrays = {"eps": np.full((1,) * (len(sizes) + 1), case.eps)}
     for name, array in case.inputs.items():
         if array is not None and name != "residual":
@@ -174,7 +190,7 @@ def exact_answers(norm: "GroupedNorm", case: Case) -> dict[str, Float64s]:
     """Return the answers of `Operation.exact`, and r and xhat of each row."""
     once, repeats = case.part(slice(case.shape[0] // case.repeats)), case.repeats
     geometry = norm.geometry(once)
-    graph, kinds = graph_for(norm, once, geometry), output_types(once)
+    graph, kinds = graph_of(norm, key_of(norm, once)), output_types(once)
     outputs = {name: graph[name] for name in ("r", "xhat", *kinds) if name != "sum"}
     answers = Answers(outputs, given_of(norm, once, geometry), repeats)
     arrays = {name: answers.float64(name).reshape(len(once.x), -1) for name in ("r", "xhat")}

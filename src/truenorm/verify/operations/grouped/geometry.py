@@ -5,15 +5,11 @@ A row of a case is a sample. It is divided into units, each of which has one mea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.verify.types import Array
-
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class Geometry:
     >>> two_groups = Geometry("g c s", "g", "g c", {"g": 2, "c": 1, "s": 2})
     >>> two_groups.units_of(np.arange(4)[np.newaxis]).tolist()
     [[0, 1], [2, 3]]
-    >>> two_groups.places.tolist()
-    [[0, 0], [1, 1]]
+    >>> two_groups.shape(two_groups.columns)
+    (2, 1, 1)
     """
 
     axes: str
@@ -46,70 +42,45 @@ class Geometry:
     columns: str
     sizes: Mapping[str, int]
 
-    def _shape(self, names: str) -> tuple[int, ...]:
-        return tuple(self.sizes[name] for name in names.split())
+    def shape(self, names: str) -> tuple[int, ...]:
+        """Return the sizes of some axes, and 1 for all others."""
+        kept = names.split()
+        return tuple(self.sizes[name] if name in kept else 1 for name in self.axes.split())
+
+    def without(self, names: str) -> tuple[int, ...]:
+        """Return the numbers of all other axes; rows are axis 0."""
+        left_out = names.split()
+        numbered = enumerate(self.axes.split(), 1)
+        return tuple(number for number, name in numbered if name not in left_out)
 
     @property
     def count(self) -> int:
         """The units of a row."""
-        return prod(self._shape(self.units))
+        return prod(self.shape(self.units))
 
     @property
     def unit_size(self) -> int:
         """The elements of a unit."""
-        return prod(self._shape(self.axes)) // max(self.count, 1)
+        return prod(self.shape(self.axes)) // max(self.count, 1)
 
     @property
     def width(self) -> int:
         """The elements of gamma."""
-        return prod(self._shape(self.columns))
+        return prod(self.shape(self.columns))
 
-    @cached_property
-    def _order(self) -> Places:
-        """The elements of a row, unit by unit."""
-        names = self.axes.split()
-        inner = [name for name in names if name not in self.units.split()]
-        moved = [names.index(name) for name in (*self.units.split(), *inner)]
-        shape = self._shape(self.axes)
-        return np.arange(prod(shape)).reshape(shape).transpose(moved).reshape(-1)
-
-    @cached_property
-    def _back(self) -> Places:
-        return np.argsort(self._order)
-
-    @cached_property
-    def places(self) -> Places:
-        """The element of gamma that each element of each unit has."""
-        columns = self.columns.split()
-        index = np.arange(self.width).reshape(self._shape(self.columns))
-        spread = index[
-            tuple(slice(None) if name in columns else np.newaxis for name in self.axes.split())
-        ]
-        row = np.broadcast_to(spread, self._shape(self.axes)).reshape(-1)
-        return row[self._order].reshape(self.count, self.unit_size)
-
-    @cached_property
-    def by_column(self) -> Places:
-        """For each element of gamma: the places, in units one after the other, that have it."""
-        return np.argsort(self.places.reshape(-1), kind="stable").reshape(self.width, -1)
+    @property
+    def _unit_first(self) -> tuple[int, ...]:
+        """The axes: rows, those of units, and those within a unit."""
+        within = self.without(self.units)
+        return (0, *(each for each in self.without("") if each not in within), *within)
 
     def units_of(self, rows: Array) -> Array:
         """Return rows of shape (R, D) as (R times units, elements of a unit)."""
-        units: Array = rows[:, self._order].reshape(len(rows) * self.count, self.unit_size)
-        return units
+        moved = rows.reshape(-1, *self.shape(self.axes)).transpose(self._unit_first)
+        return moved.reshape(-1, self.unit_size)
 
     def rows_of(self, units: Array) -> Array:
-        """Return units as rows: the inverse of `units_of`, also with more axes."""
-        rest = units.shape[2:]
-        rows: Array = units.reshape(-1, self.count * self.unit_size, *rest)[:, self._back]
-        return rows
-
-    def of_columns(self, rows: Array | None, default: float) -> Array:
-        """Return the numbers of each element, from one number a column: (P,) or (R, P)."""
-        if rows is None:
-            return np.full((1, 1), default)
-        if rows.ndim == 1:
-            units: Array = rows[self.places]
-            return units
-        spread: Array = rows[:, self.places]
-        return spread.reshape(-1, self.unit_size)
+        """Return units as rows: the inverse of `units_of`."""
+        shape = (-1, *self.shape(self.axes))
+        moved = units.reshape([shape[axis] for axis in self._unit_first])
+        return moved.transpose(np.argsort(self._unit_first)).reshape(len(moved), -1)

@@ -23,9 +23,9 @@ from truenorm.verify.operation import (
     shape_of_layout,
 )
 from truenorm.verify.operations.grouped.cases import grouped_cases
+from truenorm.verify.operations.grouped.causes import hypotheses_of
 from truenorm.verify.operations.grouped.formulas import exact_answers
 from truenorm.verify.operations.grouped.geometry import Geometry
-from truenorm.verify.operations.grouped.hypotheses import hypotheses_of
 from truenorm.verify.operations.grouped.recipes import recipe_names, recipe_results
 from truenorm.verify.operations.grouped.scales import GroupedScales
 from truenorm.verify.operations.norms import Norm
@@ -315,7 +315,7 @@ class GroupedNorm(Norm):
             return Geometry("g c s", "g", "g c", sizes)
         if self.over == "channels":
             return Geometry("c s", "s", "c", {"c": first, "s": rest})
-        if self.axes > 1:
+        if self.axes > 1 and self.share == 1:  # the first elements may be parts of axes
             return Geometry("a d", "", "a d", _last_axis(layout, size))
         if self.heads or self.modulate == "sample":
             return Geometry("t d", "t", "d", {"t": first, "d": rest})

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from truenorm.verify.formula.recipes import by_recipe
 from truenorm.verify.operation import Case, RecipeResult
-from truenorm.verify.operations.grouped.formulas import given_of, graph_for
+from truenorm.verify.operations.grouped.formulas import given_of, graph_of, key_of
 
 if TYPE_CHECKING:
     from truenorm.verify.operations.grouped.norm import GroupedNorm
@@ -45,14 +45,14 @@ def recipe_names(norm: "GroupedNorm") -> dict[str, str]:
 
 def recipe_results(norm: "GroupedNorm", case: Case) -> dict[str, RecipeResult]:
     """Return y of a case by every recipe."""
-    geometry = norm.geometry(case)
-    graph, given = graph_for(norm, case, geometry), given_of(norm, case, geometry)
+    graph = graph_of(norm, key_of(norm, case))
+    given = given_of(norm, case, norm.geometry(case))
     y, to = graph["y"], norm.result_type or case.dtype
     results = {}
     for name, steps in rounded_steps(norm).items():
         # A norm without a gate after it, or modulation, has no steps n and m but y.
         nodes = {graph[each] for each in steps if not (each in ("n", "m") and graph[each] is y)}
         nodes = {each for each in nodes if each.op not in ("given", "constant")}
-        result = by_recipe(y, nodes, given, case.dtype, to)
-        results[name] = RecipeResult(*(each.reshape(case.shape) for each in result))
+        values, decided = by_recipe(y, nodes, given, case.dtype, to)
+        results[name] = RecipeResult(values.reshape(case.shape), decided.reshape(case.shape))
     return results

@@ -1,0 +1,408 @@
+"""What a result would be if one step of a formula were wrong.
+
+A mutant changes the numbers of some steps; its words, which follow "if", are made of the names of
+these steps. Nothing here knows an operation.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from truenorm.verify.formula.answers import Given
+from truenorm.verify.formula.arithmetic import Floats, Values, count_along, result_of
+from truenorm.verify.formula.graph import Node, needed
+from truenorm.verify.formula.rounding import accumulate_rows, rounded
+from truenorm.verify.types import Array, Float64s
+
+NARROW = ("bfloat16", "float16")
+BLOCKS = (16, 32, 64, 128, 256)
+"""Elements that kernels read at a time."""
+SUMS = ("mean", "sum")
+LARGEST_EXP = 88.72
+"""exp overflows in float32 above it."""
+
+
+class Run:
+    """The steps of a formula in float64, for the inputs of one case; `kind` is its type."""
+
+    def __init__(self, given: Given, kind: str = "") -> None:
+        self.given, self.kind = given, kind
+        self._right: Values = {}
+
+    def right(self, node: Node) -> Any:
+        """Return the numbers of a step if no step is changed."""
+        for each in needed(node) if node not in self._right else ():
+            if each not in self._right:
+                args = [self._right[arg] for arg in each.args]
+                self._right[each] = result_of(each, args, Floats, self.given)
+        return self._right[node]
+
+    @np.errstate(all="ignore")
+    def result(self, output: Node, changes: "Changes") -> Float64s:
+        """Return an output with some steps changed."""
+        self.right(output)
+        values: Values = {}
+        for node in needed(output):
+            args = [values.get(each, self._right[each]) for each in node.args]
+            if node in changes:
+                values[node] = np.asarray(changes[node](self, node, args))
+            elif not values.keys().isdisjoint(node.args):
+                values[node] = result_of(node, args, Floats, self.given)
+        return np.asarray(values.get(output, self._right[output]))
+
+
+Change = Callable[[Run, Node, list[Any]], Any]
+"""Returns the numbers of a step, from those of its arguments."""
+Changes = Mapping[Node, Change]
+Mutants = Iterator[tuple[str, Changes]]
+
+
+class Axis(NamedTuple):
+    """An axis, and what it numbers: one, such as ``group``, and all of them."""
+
+    number: int
+    name: str
+    plural: str
+
+
+def changed(function: Callable[[Run, Any], Any]) -> Change:
+    """Return a change of the right result."""
+    return lambda run, node, args: function(run, result_of(node, args, Floats, run.given))
+
+
+def times(factor: float) -> Change:
+    """Return a multiple of the right result."""
+    return changed(partial(_scaled, factor))
+
+
+def _scaled(factor: float, _: Run, values: Any) -> Any:
+    return factor * values
+
+
+def with_argument(place: int, function: Callable[[Run, Any], Any]) -> Change:
+    """Return the right operation on another argument."""
+
+    def change(run: Run, node: Node, args: list[Any]) -> Any:
+        new = [function(run, each) if k == place else each for k, each in enumerate(args)]
+        return result_of(node, new, Floats, run.given)
+
+    return change
+
+
+def to_type(kind: str) -> Change:
+    """Return the right result, rounded to a type."""
+    return changed(lambda _, values: rounded(values, kind))
+
+
+class Formula:
+    """A result of a formula and its steps, of which mutants are made.
+
+    Parameters
+    ----------
+    name : str
+        The name of the result.
+    results : mapping of str to Node
+        All results.
+    inputs : sequence of sequences of str
+        The inputs by name; those of one group may be mistaken for each other.
+    gradients : collection of str
+        The inputs of backward.
+    axes : sequence of Axis
+        The axes of a case, rows first.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        results: Mapping[str, Node],
+        inputs: Sequence[Sequence[str]],
+        gradients: Collection[str],
+        axes: Sequence[Axis],
+    ) -> None:
+        self.output, self.results = results[name], results
+        self.gradients, self.axes = gradients, axes
+        given = {each.name: each for each in needed(*results.values()) if each.op == "given"}
+        self.inputs = [[given[name] for name in group if name in given] for group in inputs]
+
+    @cached_property
+    def steps(self) -> list[Node]:
+        """The steps that the result depends on."""
+        return needed(self.output)
+
+    def is_backward(self, node: Node) -> bool:
+        """Return True for a step that depends on a gradient."""
+        return any(each.op == "given" and each.name in self.gradients for each in needed(node))
+
+    def by_pass(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        """Return nodes of forward, nodes of backward, and each of them alone."""
+        backward = [each for each in nodes if self.is_backward(each)]
+        forward = [each for each in nodes if each not in backward]
+        return [*together_and_alone(forward), *together_and_alone(backward)]
+
+    def statistics(self) -> list[list[Node]]:
+        """Return the numbers of rows or units that elements are computed from: see `by_pass`."""
+        full = len(self.axes)
+        used = {arg for node in self.steps if len(node.axes) == full for arg in node.args}
+        some = [each for each in self.steps if each in used and each.name and each.op != "given"]
+        return self.by_pass([each for each in some if 0 in each.axes and len(each.axes) < full])
+
+    def means(self) -> list[list[Node]]:
+        """Return sums along rows or units: see `by_pass`."""
+        return self.by_pass([each for each in self.steps if each.op in SUMS and each.name])
+
+    def mutants(self) -> dict[str, Changes]:
+        """Return the changes of all mutants by their words."""
+        table: dict[str, Changes] = {}
+        for source in SOURCES:
+            for words, changes in source(self):
+                table.setdefault(words, changes)
+        return table
+
+
+def together_and_alone(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Return all nodes as a group, if they are several, and each of them."""
+    return [[*nodes]][: len(nodes) > 1] + [[each] for each in nodes]
+
+
+def _listed(nodes: Sequence[Node], one: str, many: str) -> str:
+    """Return names and a verb."""
+    *others, last = map(repr, nodes)
+    return f"{', '.join(others)} and {last} {many}" if others else f"{last} {one}"
+
+
+def _terms(of: Formula) -> Mutants:
+    """Yield terms that are left out; those behind the first also twice, or of the other sign."""
+    for node in of.steps:
+        for place, term in enumerate(node.args if node.op in ("add", "sub") else ()):
+            is_only = sum(term in each.args for each in of.steps) == 1 and term.op != "constant"
+            verb, other = ("added", "subtracted") if node.op == "add" else ("subtracted", "added")
+            out, within = ("", "") if is_only else (f" of {node!r}", f" in {node!r}")
+            wrong = {f"left out{out}": 0, f"{verb} twice{within}": 2}
+            wrong[f"{other}, not {verb}{within}"] = -1
+            for words, factor in [*wrong.items()][: 3 if place else 1]:
+                change = with_argument(place, partial(_scaled, factor))
+                yield f"{term!r} is {words}", {node: change}
+
+
+def _factors(of: Formula) -> Mutants:
+    """Yield factors that are left out, or applied twice."""
+    for node in of.steps:
+        if node.op == "mul" and node.args[0] is not node.args[1]:
+            for place, factor in enumerate(node.args):
+                out = with_argument(place, lambda _, value: np.ones_like(value))
+                yield f"{factor!r} is left out of {node!r}", {node: out}
+                if factor.op != "constant":
+                    twice = with_argument(place, lambda _, value: value * value)
+                    yield f"{factor!r} is applied twice in {node!r}", {node: twice}
+
+
+def _means(of: Formula) -> Mutants:
+    """Yield sums along units that are divided otherwise, or lack elements."""
+    within = {axis for part in of.means() for node in part for axis in node.settings[0]}
+    outer = [each for each in of.axes[1:] if each.number not in within]
+    for part in of.means():
+        divided: dict[str, Change] = {"divided by n - 1": _by_one_less}
+        if part[0].op == "mean":
+            divided["a sum, not divided by n"] = _not_divided
+        else:
+            divided["averaged, not summed"] = _averaged
+        for words, change in divided.items():
+            yield f"{_listed(part, 'is', 'are')} {words}", dict.fromkeys(part, change)
+        for block in BLOCKS:
+            words = f"{_listed(part, 'is', 'are')} without the last n % {block} elements"
+            yield words, dict.fromkeys(part, partial(_of_whole_blocks, block))
+        for axis in outer if of.is_backward(part[0]) else ():
+            words = f"{_listed(part, 'is that', 'are those')} of all {axis.plural}"
+            yield words, dict.fromkeys(part, changed(partial(_of_all, axis.number)))
+
+
+def _by_one_less(run: Run, node: Node, args: list[Any]) -> Any:
+    count = count_along(args[0].shape, *node.settings)
+    return result_of(node, args, Floats, run.given) * (count / max(count - 1, 1))
+
+
+def _not_divided(_: Run, node: Node, args: list[Any]) -> Any:
+    return Floats.sum(args[0], node.settings[0])
+
+
+def _averaged(_: Run, node: Node, args: list[Any]) -> Any:
+    return args[0].mean(axis=node.settings[0], keepdims=True)
+
+
+def _of_all(axis: int, _: Run, values: Array) -> Array:
+    return np.broadcast_to(values.mean(axis=axis, keepdims=True), values.shape)
+
+
+def _of_whole_blocks(block: int, run: Run, node: Node, args: list[Any]) -> Any:
+    """Return a sum without the elements behind the last whole block; a short one counts."""
+    (terms,), axes = args, node.settings[0]
+    size = count_along(terms.shape, axes)
+    kept = np.arange(size) < (size - size % block or size)
+    shape = [each if k in axes else 1 for k, each in enumerate(terms.shape)]
+    return result_of(node, [np.where(kept.reshape(shape), terms, 0.0)], Floats, run.given)
+
+
+def _roots(of: Formula) -> Mutants:
+    """Yield wrong inverse roots, and an exponential function that overflows."""
+    for node in of.steps:
+        if node.op == "sigmoid":
+            (z,) = node.args
+            yield f"exp({z!r}) overflows", {node: _overflowing}
+        if node.op != "inverse_root":
+            continue
+        yield f"no root is taken in {node!r}", {node: lambda *at: 1 / at[2][0]}
+        (inside,) = node.args
+        if inside.op != "add":
+            continue
+        w, eps = inside.args
+        yield f"{eps!r} is added to the root", {node: partial(_outside, w, eps)}
+        yield f"{node!r} is 1 where {w!r} is 0", {node: partial(_one_for_zero, w)}
+        if w.op == "mean":
+            yield (
+                f"{eps!r} is added to the sum of squares, not to their mean",
+                {inside: partial(_added_to_sum, w)},
+            )
+
+
+def _overflowing(run: Run, node: Node, args: list[Any]) -> Any:
+    return np.where(args[0] > LARGEST_EXP, np.nan, result_of(node, args, Floats, run.given))
+
+
+def _outside(w: Node, eps: Node, run: Run, *_: Any) -> Any:
+    return 1 / (np.sqrt(run.right(w)) + run.right(eps))
+
+
+def _one_for_zero(w: Node, run: Run, node: Node, args: list[Any]) -> Any:
+    return np.where(run.right(w) <= 0, 1.0, result_of(node, args, Floats, run.given))
+
+
+def _added_to_sum(w: Node, run: Run, _: Node, args: list[Any]) -> Any:
+    return args[0] + args[1] / count_along(run.right(w.args[0]).shape, *w.settings)
+
+
+def _units(of: Formula) -> Mutants:
+    """Yield statistics of other rows, or of other parts of a row."""
+    for nodes in of.statistics():
+        for axis in of.axes:
+            if all(axis.number in each.axes for each in nodes):
+                those = _listed(nodes, "is that", "are those")
+                for words, step in (("next", -1), ("previous", 1)):
+                    move = partial(_rolled, step, axis.number)
+                    yield f"{those} of the {words} {axis.name}", dict.fromkeys(nodes, move)
+
+
+def _rolled(step: int, axis: int, run: Run, node: Node, _: list[Any]) -> Any:
+    return np.roll(run.right(node), step, axis=axis)
+
+
+def _inputs(of: Formula) -> Mutants:
+    """Yield inputs of other columns or rows, exchanged or rounded ones."""
+    for group in of.inputs:
+        for nodes in together_and_alone([each for each in group if each in of.steps]):
+            those = _listed(nodes, "is that", "are those")
+            for words, move in (OTHER_ROWS if 0 in nodes[0].axes else OTHER_COLUMNS).items():
+                yield f"{those} of the {words}", dict.fromkeys(nodes, changed(move))
+            for kind in NARROW:
+                words = f"{_listed(nodes, 'is', 'are')} rounded to {kind}"
+                yield words, dict.fromkeys(nodes, to_type(kind))
+        for one, other in combinations(group, 2):
+            exchanged = {one: partial(_other, other), other: partial(_other, one)}
+            yield f"{one!r} and {other!r} are exchanged", exchanged
+
+
+OTHER_COLUMNS: dict[str, Callable[[Run, Any], Any]] = {
+    "next column": lambda _, each: np.roll(each, -1),
+    "column before": lambda _, each: np.roll(each, 1),
+    "first column": lambda _, each: np.full_like(each, each.flat[0]),
+}
+OTHER_ROWS: dict[str, Callable[[Run, Any], Any]] = {
+    "next row": lambda _, each: np.roll(each, -1, axis=0),
+    "row before": lambda _, each: np.roll(each, 1, axis=0),
+    "first row": lambda _, each: np.broadcast_to(each[:1], each.shape),
+}
+
+
+def _other(node: Node, run: Run, *_: Any) -> Any:
+    return run.right(node)
+
+
+def _roundings(of: Formula) -> Mutants:
+    """Yield steps that are rounded to 16 bits."""
+    named = [each for each in of.steps if each.name and each.op != "given"]
+    alone = [[each] for each in named if each is not of.output]
+    for kind in NARROW:
+        for nodes in [*alone, *of.statistics()]:
+            words = f"{_listed(nodes, 'is', 'are')} rounded to {kind}"
+            yield words, dict.fromkeys(nodes, partial(_right_rounded, kind))
+
+
+def _right_rounded(kind: str, run: Run, node: Node, _: list[Any]) -> Any:
+    return rounded(run.right(node), kind)
+
+
+def _other_steps(of: Formula) -> Mutants:
+    """Yield products of gradients with other steps of the same shape."""
+    full = len(of.axes)
+    result = next(iter(of.results.values()))
+    named = [each for each in dict.fromkeys((*of.steps, *needed(result))) if each.name]
+    alike = [each for each in (*named, result) if len(each.axes) == full and each.op != "sigmoid"]
+    for node in of.steps:
+        if node.op != "mul" or not of.is_backward(node):
+            continue
+        for place, arg in enumerate(node.args):
+            if len(arg.axes) < full or arg.op == "constant":
+                continue
+            for other in alike:
+                is_later = other is node or node in needed(other)
+                if other is arg or is_later or of.is_backward(other) != of.is_backward(arg):
+                    continue
+                name = "y" if other is result else repr(other)
+                change = with_argument(place, partial(_other, other))
+                yield f"{name} is used for {arg!r} in {node!r}", {node: change}
+
+
+def _outputs(of: Formula) -> Mutants:
+    """Yield other results, and sums that lack terms or are summed in 16 bits."""
+    for name, node in of.results.items():
+        if node is not of.output and node.axes == of.output.axes:
+            yield f"it is {name}", {of.output: partial(_other, node)}
+    yield "nothing is written: it is 0", {of.output: times(0)}
+    if of.output.op != "sum":
+        return
+    summed = of.output.settings[0]
+    for axis in of.axes:
+        if axis.number in summed:
+            for words, part in PARTS.items():
+                text = words.format(axis.name, axis.plural)
+                yield text, {of.output: partial(_of_part, part, axis.number)}
+    if summed:
+        yield "it is summed in the type of x", {of.output: _in_type_of_x}
+
+
+PARTS: dict[str, Callable[[int], slice]] = {
+    "it is that of the first {}": lambda _: slice(1),
+    "it is that of the last {}": lambda _: slice(-1, None),
+    "the second half of the {1} is left out": lambda size: slice(max(1, size // 2)),
+}
+
+
+def _of_part(part: Callable[[int], slice], axis: int, _: Run, node: Node, args: list[Any]) -> Any:
+    size = args[0].shape[axis]
+    some = np.take(args[0], range(size)[part(size)], axis=axis)
+    return Floats.sum(some, node.settings[0])
+
+
+def _in_type_of_x(run: Run, node: Node, args: list[Any]) -> Any:
+    """Sum along the first axis with each partial sum rounded, after all other axes."""
+    axis, *inner = node.settings[0]
+    moved = np.moveaxis(rounded(Floats.sum(args[0], tuple(inner)), run.kind), axis, 0)
+    total = accumulate_rows(moved.reshape(len(moved), -1), run.kind)
+    return np.moveaxis(total.reshape(1, *moved.shape[1:]), 0, axis)
+
+
+SOURCES: tuple[Callable[[Formula], Mutants], ...] = (
+    *(_terms, _factors, _means, _roots, _units, _inputs, _roundings, _other_steps, _outputs),
+)
