@@ -131,7 +131,7 @@ def noisy(case: Case) -> Float64s:
 @pytest.mark.parametrize("operation", [tv.LAYER_NORM, tv.RMS_NORM])
 def test_kernel_without_a_hypothesis(operation: Operation, dtype: str, kernel: Kernel) -> None:
     diagnosis = diagnosed(operation, dtype, "y", kernel)
-    assert diagnosis == ("", len(operation.hypotheses("y")))
+    assert diagnosis == Diagnosis("", len(operation.hypotheses("y")))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

@@ -13,9 +13,10 @@ from rich.console import Console
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify import EXTENSIONS, judge
+from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.grading.advice import advice
 from truenorm.verify.grading.checks import Symptom
-from truenorm.verify.grading.grades import grade, order_findings
+from truenorm.verify.grading.grades import grade, make_findings, order_findings
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.judge import SubjectOptions, collect, with_options
@@ -311,6 +312,27 @@ def test_each_cause_is_named_once() -> None:
         }
         if follows:
             assert ordered[0].output == "y"
+
+
+def test_a_cause_is_named_beside_a_case_that_it_explains() -> None:
+    """A larger error elsewhere is no example of it; without an example, there is no cause."""
+    explained, worse = (tv.case(f"float32-normal-4x{size}") for size in (3, 67))
+    found = [
+        Symptom("ordinary", case, Record(case.name, Call()), "y", case.name, (0, 0), severity)
+        for case, severity in ((explained, 1.0), (worse, 2.0))
+    ]
+    cause = "eps is left out (matches y within 1 ulp)"
+    for names, shown, named in (
+        ({explained.name}, explained, cause),
+        ({explained.name, worse.name}, worse, cause),
+        ({"float32-normal-4x5"}, worse, ""),
+        (set[str](), worse, cause),  # a cause that is not a hypothesis
+    ):
+        diagnosis = Diagnosis(cause, 9, frozenset(names))
+        diagnoses = {("ordinary", "float32", "y"): diagnosis}
+        (one,) = make_findings(found, [], SubjectSpec("kernel.py"), 0, diagnoses)
+        assert (one.case, one.cause) == (shown.name, named)
+        assert one.also_in == 1
 
 
 def test_special_rows_may_follow_from_plain_ones() -> None:

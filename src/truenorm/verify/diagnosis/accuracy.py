@@ -63,10 +63,15 @@ class Evidence(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """The likely cause in words (empty if unknown), and the number of hypotheses tried."""
+    """The likely cause in words (empty if unknown), and the number of hypotheses tried.
+
+    `cases` are the names of those in which a hypothesis has the errors of the result; empty for a
+    cause that is not a hypothesis.
+    """
 
     cause: str
     tried: int
+    cases: frozenset[str] = frozenset()
 
 
 UNKNOWN = Diagnosis("", 0)
@@ -128,7 +133,8 @@ def diagnose(
     for power in range(KAPPA_POWERS if by_size else 1):
         chosen, where = _explain(order, hypotheses, power, by_size=by_size)
         if chosen:
-            return Diagnosis(sentence(order[0].output, chosen, where), len(hypotheses))
+            cases = frozenset(chosen[0].matches)
+            return Diagnosis(sentence(order[0].output, chosen, where), len(hypotheses), cases)
     return unknown
 
 

@@ -680,7 +680,7 @@ def diagnose_accuracy(
             explained.add("finite")
         elif not ordinary and evidence[0].case.operation.is_rows(output):
             cause = describe_overflow(evidence, diagnosis.cause)
-            diagnoses["finite", dtype, output] = diagnosis._replace(cause=cause)
+            diagnoses["finite", dtype, output] = Diagnosis(cause, diagnosis.tried)
         diagnoses |= {(guard, dtype, output): diagnosis for guard in explained}
     return diagnoses
 
@@ -781,7 +781,8 @@ def make_findings(
 ) -> tuple[Finding, ...]:
     """Return one finding for each check, type and output, with the simplest example.
 
-    `not_run` is the number of cases that were skipped.
+    `not_run` is the number of cases that were skipped. A hypothesis is the cause if it has the
+    errors of the example.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -789,6 +790,10 @@ def make_findings(
     slopes = {(each.dtype, each.output): each.slope for each in grades}
     findings = []
     for (guard, dtype, output), group in groups.items():
+        diagnosis = diagnoses.get((guard, dtype, output), UNKNOWN)
+        if diagnosis.cases:
+            explained = [each for each in group if each.case.name in diagnosis.cases]
+            group, diagnosis = explained or group, diagnosis if explained else UNKNOWN
         shown = min(group, key=_example_order)
         text = shown.text
         slope = slopes.get((dtype, output))
@@ -798,7 +803,6 @@ def make_findings(
         if guard == "raised" and not_run:
             text += f"; {counted(not_run, 'case')} skipped after that"
         verdict = GUARDS.get(guard, ACCURACY)
-        diagnosis = diagnoses.get((guard, dtype, output), UNKNOWN)
         of_state = depends_on_calls(diagnosis.cause)
         matters, to_try = ADVICE["history"] if of_state else advice(shown, slope, diagnosis.cause)
         findings.append(
@@ -811,11 +815,11 @@ def make_findings(
                 shown.case.why,
                 text,
                 shown.case.sources,
-                len({each.case.name for each in group}) - 1,
+                len({each.case.name for each in groups[guard, dtype, output]}) - 1,
                 reproducer(shown, spec, after_others=of_state),
                 diagnosis.cause,
                 diagnosis.tried,
-                tuple(sorted({each.case.family for each in group})),
+                tuple(sorted({each.case.family for each in groups[guard, dtype, output]})),
                 slope if verdict == ACCURACY else None,
                 matters,
                 to_try,

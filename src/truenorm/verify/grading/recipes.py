@@ -139,8 +139,8 @@ def identify_forward(
         recipe = replace(recipe, way=name, ways=way.shares)
     if recipe.name or not explain:
         return recipe
-    cause, tried = explain_bits(evidence)
-    return replace(recipe, explanation=cause, tried=tried)
+    found = explain_bits(evidence)
+    return replace(recipe, explanation=found.cause, tried=found.tried)
 
 
 def identify_backward(evidence: RecipeEvidence) -> Recipe:
