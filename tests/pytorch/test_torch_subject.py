@@ -273,7 +273,17 @@ def test_no_warnings() -> None:
         (kernels.rms_norm, {"operation": "layer_norm"}, "no argument for beta (bias"),
         (torch.nn.LayerNorm(8), {"form": "module"}, "expected a class of modules"),
         (kernels.rms_norm_out, {"form": "out", "operation": "add_rms_norm"}, "for residual"),
-        (lambda x, weight, eps: 1 / 0, {}, "it cannot be called with x=x, weight=gamma, eps=eps"),
+        (
+            lambda x, weight, eps: 1 / 0,
+            {},
+            "it cannot be called with x=x, weight=gamma, eps=eps: ZeroDivisionError: division by "
+            "zero; in line ",
+        ),
+        (
+            torch.rms_norm,
+            {"signature": "input, weight, eps"},
+            "if its arguments are others, give signature='...'",
+        ),
         (torch.nn.Linear, {"form": "module"}, "unknown arguments in_features"),
         (lambda D, eps: torch.nn.Linear(D, D), {"form": "module"}, None),  # noqa: N803
         (lambda D, eps: torch.nn.ReLU(), {"form": "module"}, "no parameter for gamma"),  # noqa: N803

@@ -3,15 +3,17 @@
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import truenorm.verify as tv
 from truenorm.tools.user_files import NotThereError
 from truenorm.verify.judge import verify_target
+from truenorm.verify.running import records
 from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.loading import load
-from truenorm.verify.running.records import Call, CannotRunError, triton_advice
+from truenorm.verify.running.records import Call, CannotRunError, raised_at, triton_advice
 from truenorm.verify.running.runners import InProcess
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -134,13 +136,30 @@ def test_modules_are_not_called_with_arrays(monkeypatch: pytest.MonkeyPatch) -> 
         function_subject(torch.nn.Module(), "rms_norm", "norm")
 
 
-def test_triton_without_a_gpu() -> None:
+def test_line_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that is refused has none."""
+    monkeypatch.setattr(records, "PACKAGE", __file__)
+    kernel: dict[str, Any] = {}
+    exec(compile("def divide(x):\n    return 1 // x\n", "folder/kernel.py", "exec"), kernel)
+    with pytest.raises(ZeroDivisionError) as inside:
+        kernel["divide"](0)
+    assert raised_at(inside.value) == "in line 2 of kernel.py"
+    with pytest.raises(TypeError) as refused:
+        kernel["divide"]()
+    assert raised_at(refused.value) == ""
+
+
+def test_triton_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
     def forward(*_: object) -> None:
         raise RuntimeError("0 active drivers ([]). There should only be one.")
 
     failure = InProcess(tv.Subject(forward)).run(tv.case("float32-normal-4x5"), Call()).failure
     assert failure.endswith("set TRITON_INTERPRET=1 to run the kernel on the CPU")
     assert not triton_advice("2 active drivers")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert not triton_advice("0 active drivers")
 
 
 def test_triton_while_the_file_is_executed(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """How a subject is called with a case, and the record of each call, which grading reads."""
 
 import math
+import os
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from truenorm.verify.operation import Case, padded, with_idle_rows
@@ -65,6 +68,8 @@ class CannotRunError(Exception):
 
 
 MESSAGE_LENGTH = 2000
+PACKAGE = str(Path(__file__).parents[2]) + os.sep
+"""The folder of truenorm."""
 NO_DRIVER = "0 active drivers"
 """In the message of Triton where it finds no GPU."""
 
@@ -84,6 +89,15 @@ def error_message(error: BaseException) -> str:
         return "(it cannot be printed)"
 
 
+def raised_at(error: BaseException) -> str:
+    """Return the line that raised an error; nothing if truenorm's call was refused before."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(PACKAGE):
+            line = f": {frame.line}" if frame.line else ""
+            return f"in line {frame.lineno} of {Path(frame.filename).name}{line}"
+    return ""
+
+
 def triton_advice(message: str) -> str:
     """Return what to do about an error of Triton without a GPU, or nothing.
 
@@ -92,7 +106,8 @@ def triton_advice(message: str) -> str:
     >>> triton_advice("RuntimeError: 0 active drivers ([]). There should only be one.")
     ' Triton found no GPU: set TRITON_INTERPRET=1 to run the kernel on the CPU'
     """
-    if NO_DRIVER not in message or "TRITON_INTERPRET" in message:
+    is_set = os.environ.get("TRITON_INTERPRET", "0") != "0" or "TRITON_INTERPRET" in message
+    if NO_DRIVER not in message or is_set:
         return ""
     return " Triton found no GPU: set TRITON_INTERPRET=1 to run the kernel on the CPU"
 

@@ -24,7 +24,7 @@ from truenorm.verify.running.pytorch import (
     parameters_of,
     role_of,
 )
-from truenorm.verify.running.records import describe_error
+from truenorm.verify.running.records import describe_error, raised_at
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
 
@@ -254,9 +254,10 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
         raise rejected
     by_place, by_name = form.arguments
     arguments = ", ".join([*by_place, *(f"{name}={role}" for name, role in by_name)])
+    # An error inside the kernel is no matter of its arguments.
+    advice = raised_at(rejected) or "if its arguments are others, give signature='...'"
     raise ValueError(
-        f"it cannot be called with {arguments}: {describe_error(rejected)}; "
-        "if they are others, give signature='...'"
+        f"it cannot be called with {arguments}: {describe_error(rejected)}; {advice}"
     ) from rejected
 
 
