@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -431,6 +432,12 @@ MODES = ("truenorm correct, out=", "truenorm correct", "truenorm fast, out=", "t
 TEXTBOOKS = ("textbook NumPy", "textbook in float64, then cast")
 
 
+def from_to(numbers: Sequence[float]) -> str:
+    """Return the smallest and the largest number, or one if they are equal."""
+    ends = [f"{each:.1f}" for each in (min(numbers), max(numbers))]
+    return " to ".join(dict.fromkeys(ends))
+
+
 class TestSpeed:
     """docs/inside/speed.md claims what results/peers.json has."""
 
@@ -469,8 +476,7 @@ class TestSpeed:
 
     def span(self, direction: str, mode: str, rival: str, where: Any) -> str:
         """Return the smallest and the largest ratio as the page writes them."""
-        ratios = self.ratios(direction, mode, rival, where)
-        return f"{min(ratios):.1f} to {max(ratios):.1f}"
+        return from_to(self.ratios(direction, mode, rival, where))
 
     def test_below_32_megabytes(self) -> None:
         def more_rows(shape: str) -> bool:
@@ -528,8 +534,8 @@ class TestSpeed:
         ratios = [taken[mode] / taken[f"{mode}, out="] for mode in modes]
         backward = self.span("backward", "truenorm correct", "PyTorch", self.large)
         assert (
-            f"at 8x1024x4096, forward without `out=` takes {min(ratios):.1f} to "
-            f"{max(ratios):.1f} times as long as with it.\n"
+            f"at 8x1024x4096, forward without `out=` takes {from_to(ratios)} times as long as "
+            "with it.\n"
             f"  From 32 MB on, correct backward without it takes {backward} times as long as "
             "PyTorch's.\n"
         ) in self.page
