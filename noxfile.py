@@ -132,6 +132,8 @@ EXAMPLE_COMMANDS = (
     ("verify", "truenorm verify rms_norm_check.py", 1),
     ("verify", "python -m pytest -q test_my_kernel.py", 0),
     ("verify", "truenorm verify torch_check.py --dtype float32", 1),
+    ("verify", "truenorm verify serving_check.py:serve", 1),
+    ("verify", "truenorm compare serving_check.py:train serving_check.py:pinned", 1),
     ("verify", "truenorm verify quantized_check.py --recipe late/T", 1),
     ("verify", "truenorm verify quantized_check.py:mended --recipe late/T", 0),
 )
@@ -146,7 +148,9 @@ OTHER_EXAMPLES = {
     "ranks/sharded_features.py": "session ranks",
     "remote/modal_run.py": "not run: it needs an account",
     "remote/rms_norm.py": "session torch",
+    "verify/count_bytes.py": "session torch",
     "verify/triton_check.py": "session torch",
+    "verify/triton_layer_norm.py": "session torch",
     "verify/triton_quantized_check.py": "session torch",
 }
 READERS_SECONDS = 300
