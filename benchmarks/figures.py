@@ -289,12 +289,12 @@ PATHS = {"mean": RED, "direct": BLUE, "variance": GREEN}
 
 def paths() -> None:
     """Draw the three paths of the second element of a row, with their contributions to dx."""
-    c, dxhat, rstd = np.array([-7.0, -1.0, 1.0, 7.0]), np.array([1.0, 4.0, -2.0, 3.0]), 0.2
-    dvar, dmean = -0.5 * rstd**3 * (dxhat * c).sum(), -rstd * dxhat.sum()
+    c, g, rstd = np.array([-7.0, -1.0, 1.0, 7.0]), np.array([1.0, 4.0, -2.0, 3.0]), 0.2
+    dvar, dmean = -0.5 * rstd**3 * (g * c).sum(), -rstd * g.sum()
     contributions = {
-        "mean": ("dmean / D", dmean / 4),
-        "direct": ("rstd · dxhat", rstd * dxhat[1]),
-        "variance": ("2c · dvar / D", 2 * c[1] / 4 * dvar),
+        "mean": ("dμ / D", dmean / 4),
+        "direct": ("r · g", rstd * g[1]),
+        "variance": ("2c · dv / D", 2 * c[1] / 4 * dvar),
     }
     total = sum(value for _, value in contributions.values())
     figure = canvas(4.6, 4.4)
