@@ -59,7 +59,8 @@ def ends(first: int, last: int) -> Callable[[str], str]:
 class Transcript(NamedTuple):
     """The output of the last of some commands in a folder, or a part of it.
 
-    A command may have variables before it, as in a shell. `build` is run first.
+    A command may have variables before it, as in a shell. `build` is run first. Tests that compare
+    the page run where PyTorch is, if the command needs it, and only when slow, if it is slow.
     """
 
     commands: str
@@ -68,6 +69,8 @@ class Transcript(NamedTuple):
     page: str = "judge/verify.md"
     select: Callable[[str], str] = shortened
     with_commands: bool = True
+    needs_torch: bool = False
+    slow: bool = False
 
 
 def _part_of_fail(start: int, end: int | None = None) -> Transcript:
@@ -83,20 +86,55 @@ NUMPY = "truenorm verify numpy_check.py:subject"
 TRANSCRIPTS = {
     "numpy": Transcript(NUMPY),
     "pytorch": Transcript(
-        "truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm"
+        "truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm",
+        needs_torch=True,
     ),
-    "triton": Transcript("TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16"),
+    "triton": Transcript(
+        "TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16", needs_torch=True
+    ),
+    "fused judged": Transcript(
+        "TRITON_INTERPRET=1 truenorm verify triton_layer_norm.py --dtype float32",
+        page="learn/fuse.md",
+        needs_torch=True,
+        slow=True,
+    ),
+    "fused bytes": Transcript(
+        "TRITON_INTERPRET=1 python count_bytes.py",
+        page="learn/fuse.md",
+        select=whole,
+        needs_torch=True,
+    ),
+    "bits recipes": Transcript(
+        "truenorm compare serving_check.py:train serving_check.py:pinned",
+        page="judge/bits.md",
+        select=ends(2, 2),
+        needs_torch=True,
+    ),
+    "bits residual": Transcript(
+        "truenorm compare serving_check.py:add_train serving_check.py:add_serve",
+        page="judge/bits.md",
+        select=ends(2, 1),
+        needs_torch=True,
+    ),
+    "bits batch": Transcript(
+        "truenorm verify serving_check.py:serve",
+        page="judge/bits.md",
+        select=paragraphs(0, 3),
+        needs_torch=True,
+    ),
     "quantized": Transcript(
         "truenorm verify quantized_check.py --recipe late/T",
         page="judge/quantized.md",
         select=paragraphs(0, 6),
+        needs_torch=True,
     ),
     "quantized triton": Transcript(
         'TRITON_INTERPRET=1 truenorm verify triton_quantized_check.py --recipe "late/T, divide"',
         page="judge/quantized.md",
         select=paragraphs(1, 5),
+        needs_torch=True,
     ),
-    "c": Transcript("truenorm verify c_kernel_check.py:subject", "examples/c", "make"),
+    "c": Transcript("truenorm verify c_kernel_check.py:subject", "examples/c", "make", slow=True),
     "fail verdict": _part_of_fail(0, 2),
     "fail finding": _part_of_fail(2, 3),
     "fail check": _part_of_fail(3, 4),
@@ -111,22 +149,26 @@ TRANSCRIPTS = {
         f"{NUMPY} --baseline known.json --update-baseline\n{NUMPY} --baseline known.json",
         page="judge/ci.md",
         select=paragraphs(1, 3),
+        slow=True,
     ),
     "equal": Transcript(
         "truenorm compare numpy_check.py numpy_check.py:mended",
         page="judge/ci.md",
         select=ends(2, 3),
+        slow=True,
     ),
     "audit": Transcript(
         "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm",
         folder="examples/audit",
         page="judge/audit.md",
         select=ends(3, 3),
+        slow=True,
     ),
     "campaign": Transcript(
         "truenorm campaign numpy_check.py:mended --cases 60 --seed 7",
         page="judge/campaign.md",
         select=whole,
+        slow=True,
     ),
 }
 
@@ -153,10 +195,11 @@ def _output(commands: str, folder: str, build: str) -> str:
 
 def _run(command: str, folder: Path) -> str:
     words = shlex.split(command)
-    start = words.index("truenorm")
+    start = next(place for place, word in enumerate(words) if word in ("truenorm", "python"))
     variables = dict(word.split("=") for word in words[:start])
+    module = ["-m", "truenorm"] if words[start] == "truenorm" else []
     done = subprocess.run(
-        [sys.executable, "-m", "truenorm", *words[start + 1 :]],
+        [sys.executable, *module, *words[start + 1 :]],
         cwd=folder,
         env=os.environ | variables | {"COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
         capture_output=True,

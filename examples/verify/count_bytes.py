@@ -85,8 +85,7 @@ def count(shape: tuple[int, int]) -> dict[str, tuple[Traffic, PassCost]]:
 
 def line(*words: object) -> str:
     """Return a line of the table."""
-    widths = 11, 12, 12, 12
-    return f"{words[0]:18}" + "".join(f"{each:>{w}}" for each, w in zip(words[1:], widths))
+    return f"{words[0]:18}" + "".join(f"{each:>12}" for each in words[1:])
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ def sum_kernel(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """Stage 2: add the shares of all runs, in their order."""
+    """Stage 2: add the shares of all runs, in a fixed order."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     total = tl.zeros([1, BLOCK], tl.float32)
     for start in range(0, runs, ROWS):

@@ -16,9 +16,6 @@ from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "verify"
 PAGES = ROOT / "docs" / "judge"
-NEED_TORCH = {"pytorch", "triton", "quantized", "quantized triton"}
-"""Compared in tests/pytorch."""
-LEFT_TO_SLOW = {"audit", "baseline", "c", "campaign", "equal"}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +46,8 @@ def names_by_commands() -> Iterator[Any]:
     for name, transcript in TRANSCRIPTS.items():
         groups.setdefault(transcript.commands, []).append(name)
     for first, *others in groups.values():
-        if first not in NEED_TORCH:
-            marks = [pytest.mark.slow] if first in LEFT_TO_SLOW else []
+        if not TRANSCRIPTS[first].needs_torch:  # compared in tests/pytorch
+            marks = [pytest.mark.slow] if TRANSCRIPTS[first].slow else []
             yield pytest.param([first, *others], id=first, marks=marks)
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 import truenorm as tn
 import truenorm.verify as tv
-from benchmarks.transcripts import masked, run, shown
+from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import verify_target
 from truenorm.verify.running.records import Call
@@ -81,7 +81,14 @@ def test_types_and_reproducers() -> None:
     assert "AssertionError" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["pytorch", "triton", "quantized", "quantized triton"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if transcript.slow else [])
+        for name, transcript in TRANSCRIPTS.items()
+        if transcript.needs_torch
+    ],
+)
 def test_page_shows_this_output(name: str) -> None:
     """Compare the words; the numbers depend on the machine."""
     assert masked(shown(name)) == masked(run(name))

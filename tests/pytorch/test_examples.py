@@ -1,0 +1,135 @@
+"""The kernels of docs/learn/fuse.md and docs/judge/bits.md: bytes, gradients, bits.
+
+Triton decides whether it interprets when it is imported, so its kernels run in other processes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import truenorm.verify as tv
+
+FOLDER = Path(__file__).parents[2] / "examples" / "verify"
+SERVING = FOLDER / "serving_check.py"
+COUNT = """
+import json, sys
+import count_bytes
+def counts(shape):
+    return [
+        [
+            [count_bytes.distinct(traffic.loads), cost.bytes_read],
+            [count_bytes.distinct(traffic.stores), cost.bytes_written],
+            [count_bytes.total(traffic.loads), count_bytes.total(traffic.stores)],
+        ]
+        for traffic, cost in count_bytes.count(shape).values()
+    ]
+print(json.dumps([counts(tuple(shape)) for shape in json.loads(sys.argv[1])]))
+"""
+CHECK = """
+import sys
+import truenorm.verify as tv
+subject = tv.load("triton_layer_norm.py:subject")
+for name in sys.argv[1:]:
+    tv.check(subject, tv.case(name))
+"""
+
+
+def interpreted(program: str, *arguments: str, folder: Path = FOLDER) -> str:
+    """Run a program in the folder of the examples, with the interpreter of Triton."""
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_bytes_are_those_of_the_model() -> None:
+    """Rows of 1000 end inside a tile, and 40 rows inside a run."""
+    shapes = [(64, 4096), (40, 1000), (16, 512)]
+    results = json.loads(interpreted(COUNT, json.dumps(shapes)))
+    for shape, passes in zip(shapes, results, strict=True):
+        for (loaded, to_read), (stored, to_write), (loads, stores) in passes:
+            assert loaded == to_read, shape
+            assert stored == to_write == stores, shape
+            assert loads >= loaded, shape
+
+
+def test_a_load_of_another_array_is_counted(tmp_path: Path) -> None:
+    """A backward pass that reads dy twice still moves it once; one that reads y moves more."""
+    for name in ("triton_layer_norm.py", "count_bytes.py"):
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        text = text.replace(
+            "    result = gain * (centred * rstd) + shift",
+            "    tl.load(y + row * size + column, mask=inside)\n"
+            "    tl.load(x + row * size + column, mask=inside)\n"
+            "    result = gain * (centred * rstd) + shift",
+        )
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    ((forward, _),) = json.loads(interpreted(COUNT, "[[8, 512]]", folder=tmp_path))
+    (loaded, model), _, (loads, _) = forward
+    assert loaded == model + 4 * 8 * 512
+    assert loads >= loaded + 4 * 8 * 512
+
+
+def test_triton_layer_norm_passes_small_cases() -> None:
+    """The page shows the whole report; these cases name what breaks."""
+    names = "float32-normal-4x3", "float32-normal-4x17", "float32-rows-256x5"
+    interpreted(CHECK, *names)
+
+
+def case_of_bits(rows: int) -> tv.Case:
+    return tv.case_of_shape((rows, 1024), "bfloat16", operation=tv.RMS_NORM)
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"), [("train", "early"), ("serve", "late"), ("pinned", "late")]
+)
+def test_recipes(name: str, recipe: str) -> None:
+    subject = tv.load(f"{SERVING}:{name}")
+    tv.check(subject, case_of_bits(4), recipe=recipe)
+    other = {"early": "late", "late": "early"}[recipe]
+    with pytest.raises(AssertionError, match=f"not rounded as {other} requires"):
+        tv.check(subject, case_of_bits(4), recipe=other)
+
+
+@pytest.mark.parametrize(("name", "is_invariant"), [("serve", False), ("pinned", True)])
+def test_batch_invariance(name: str, is_invariant: bool) -> None:
+    """Each row has the bits that it has in a smaller batch, or not."""
+    subject = tv.load(f"{SERVING}:{name}")
+    case = tv.case("bfloat16-served-32x5120", operation=tv.RMS_NORM)
+    few, many = case.tiled(7), case.tiled(8)  # 224 and 256 rows
+    y, more = (subject.forward(each.x, each.gamma, each.eps) for each in (few, many))
+    assert (y.tobytes() == more[: len(y)].tobytes()) == is_invariant
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [("add_train", "add_rms_norm,sum=unrounded"), ("add_serve", "add_rms_norm")],
+)
+def test_sums_of_a_residual(name: str, operation: str) -> None:
+    """Each is *late* for its own operation, and not for the other."""
+    recipes: dict[str, Any] = {}
+    for each in ("add_rms_norm", "add_rms_norm,sum=unrounded"):
+        subject = tv.load(f"{SERVING}:{name}", each)
+        case = tv.case_of_shape((4, 1024), "bfloat16", operation=subject.operation)
+        try:
+            tv.check(subject, case, recipe="late")
+            recipes[each] = "late"
+        except AssertionError as error:
+            recipes[each] = str(error)
+    assert recipes.pop(operation) == "late"
+    assert [text for text in recipes.values() if "late requires" in text]
