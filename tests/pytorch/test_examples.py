@@ -123,6 +123,7 @@ def test_recipes(name: str, operation: str, late: bool) -> None:
 def test_batch_invariance(name: str, is_invariant: bool) -> None:
     """Each row has the bits that it has in a smaller batch, or not."""
     subject = tv.load(f"{SERVING}:{name}")
+    assert subject.forward is not None
     case = tv.case("bfloat16-served-32x5120", operation=tv.RMS_NORM)
     few, many = case.tiled(7), case.tiled(8)  # 224 and 256 rows
     y, more = (subject.forward(each.x, each.gamma, each.eps) for each in (few, many))
