@@ -103,6 +103,8 @@ def argument(value: Any) -> Argument:
     """Describe an object as NumPy sees it."""
     if value is None:
         return Argument(None, "None")
+    if isinstance(value, bytes | bytearray):
+        return argument(np.frombuffer(value, np.uint8))._replace(value=value)
     if isinstance(value, np.generic | memoryview | array):
         view = memoryview(value)  # type: ignore[arg-type]  # scalars are buffers: not in the types
         kind = view.format if view.c_contiguous and view.format in (*KINDS, "B") else ""
