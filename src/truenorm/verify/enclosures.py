@@ -18,6 +18,7 @@ Radii are computed in float64 and enlarged by 2^-20 each time, for more rounding
 rows. Products of numbers beyond `LIMIT` would overflow: `unsupported_reason` excludes them.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -333,6 +334,7 @@ def _gain(case: Case, norm: EnclosedNorm) -> Ball | None:
     return gain + Ball.of(np.ones((1, 1)))
 
 
+@np.errstate(all="ignore")  # eps of tiny rows is infinite: kappa is then 0
 def largest_kappa(case: Case) -> float:
     """Return the largest kappa of a row, approximately."""
     norm = case.operation
@@ -341,7 +343,11 @@ def largest_kappa(case: Case) -> float:
     largest = 0.0
     for block in row_blocks(case):
         rows = norm.normalized(case.part(block))
+        size = np.abs(rows).max(axis=1, keepdims=True)  # squares of large rows overflow
+        size[size == 0] = 1.0
+        rows = rows / size
         squares = (rows * rows).mean(axis=1)
         variance = np.square(rows - rows.mean(axis=1, keepdims=True)).mean(axis=1)
-        largest = max(largest, float(np.sqrt(squares / (variance + case.eps)).max(initial=0.0)))
+        eps = np.square(math.sqrt(case.eps) / size[:, 0])
+        largest = max(largest, float(np.sqrt(squares / (variance + eps)).max(initial=0.0)))
     return largest

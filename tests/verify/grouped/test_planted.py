@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import truenorm.verify as tv
 from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
 from truenorm.verify.diagnosis.accuracy import without_match
-from truenorm.verify.judge import scope
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.judge import collect, scope
 from truenorm.verify.operation import Case
-from verify.grouped.kernels import judge_cases
+from truenorm.verify.running.runners import InProcess
+from verify.grouped.kernels import Textbook, judge_cases
 from verify.grouped.planted import PLANTED, Planted, grouped
 from verify.grouped.unseen import UNSEEN, Unseen
 
@@ -83,3 +86,19 @@ def test_the_museum_names_a_case_that_shows_the_bug(failure: GroupedFailure) -> 
 
 def test_there_are_enough() -> None:
     assert len({bug.name for bug in PLANTED}) >= 38
+
+
+def test_rounding_errors_of_float64_are_no_wrong_step() -> None:
+    """Hypotheses that change nothing in these cases have the same rounding errors."""
+    norm = grouped("group_norm,groups=2")
+    subject = Textbook(norm).subject("float64")
+    suite = [
+        each
+        for each in tv.cases("float64", operation=norm)
+        if each.x.size < 300 and each.kind != "special"
+    ]
+    with np.errstate(all="ignore"):
+        records = collect(InProcess(subject), suite)
+    report = grade("textbook", suite, records, outputs=["y", "dx"])
+    causes = {(each.guard, each.cause) for each in report.findings}
+    assert causes == {("growth", ""), ("finite", "squares overflow in float64")}
