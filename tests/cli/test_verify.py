@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
+from unittest.mock import ANY
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "start_seconds": 120.0,
         "baseline": None,
         "executor": None,
-        "progress": None,
+        "progress": ANY,
     }
     other = default | {
         "operation": "rms_norm",
