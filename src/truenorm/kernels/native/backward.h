@@ -337,9 +337,11 @@ INLINE void zero_sums(double *sums, int64_t size, int64_t offset, int64_t n)
         memset(sums + s * size + offset, 0, (size_t)n * sizeof(double));
 }
 
-INLINE void add_zero(double *restrict sums, const double *restrict terms, int64_t n)
+INLINE void set_or_zero(double *restrict sums, const double *restrict terms, int64_t n, bool sets)
 {
-    for (int64_t j = 0; j < n; j++)
+    if (!sets)
+        memset(sums, 0, (size_t)n * sizeof(double));
+    for (int64_t j = 0; sets && j < n; j++)
         sums[j] = terms[j] + 0.0;
 }
 
@@ -348,13 +350,11 @@ INLINE void add_zero(double *restrict sums, const double *restrict terms, int64_
 INLINE void set_sums(const block_sums_t *block_sums, double *sums, int64_t size, int64_t offset,
                      int64_t n, bool exact, bool with_dgamma)
 {
-    zero_sums(sums, size, offset, n);
-    if (with_dgamma) {
-        add_zero(sums + DGAMMA_HIGH * size + offset, block_sums->dgamma, n);
-        add_zero(sums + DGAMMA_BOUND * size + offset, block_sums->bound, n);
-    }
-    if (exact)
-        add_zero(sums + DBETA_HIGH * size + offset, block_sums->dbeta, n);
+    set_or_zero(sums + DGAMMA_HIGH * size + offset, block_sums->dgamma, n, with_dgamma);
+    set_or_zero(sums + DGAMMA_LOW * size + offset, NULL, n, false);
+    set_or_zero(sums + DGAMMA_BOUND * size + offset, block_sums->bound, n, with_dgamma);
+    set_or_zero(sums + DBETA_HIGH * size + offset, block_sums->dbeta, n, exact);
+    set_or_zero(sums + DBETA_LOW * size + offset, NULL, n, false);
 }
 
 /* Structure check: True if g is constant along a row, so that dx is zero (D21); RMSNorm: if g is

@@ -85,7 +85,7 @@ typedef struct {
     _Atomic int64_t not_ok;
     atomic_bool not_finite;
     double *sums;
-    bool *is_used;             /* by worker: true if its sums were cleared */
+    bool *is_used;             /* by worker: true if its sums are started */
     extent_t extents[MOST_THREADS]; /* by worker */
     column_t *columns;
     int64_t count; /* of columns */
@@ -324,7 +324,7 @@ end_t run_backward(call_t *call)
     for (int k = 0; k < MOST_THREADS; k++)
         sweep.extents[k] = NOTHING;
     sweep.sums = malloc(numbers * sizeof(double));
-    sweep.is_used = calloc((size_t)(slots > call->threads ? slots : call->threads), sizeof(bool));
+    sweep.is_used = calloc((size_t)call->threads, sizeof(bool));
     uint8_t *undecided = malloc((size_t)call->size);
     end_t end = NO_MEMORY;
     if (sweep.sums && sweep.is_used && undecided)
