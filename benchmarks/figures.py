@@ -44,9 +44,9 @@ from benchmarks.picture import name_ends, save
 from benchmarks.stability import draw, from_json
 from truenorm.cost import COLUMNS, ROWS, SHARES, Form, Keep, layer_norm_cost, operations
 from truenorm.verify.cases.families import PLAIN_X, Family
+from truenorm.verify.norms.recipes import recipe_results
+from truenorm.verify.norms.variants import adapt_case
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.recipes import recipe_results
-from truenorm.verify.operations.variants import adapt_case
 
 # Colours of Okabe and Ito, which remain distinct for the colour-blind.
 ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
@@ -492,9 +492,8 @@ def recipes() -> None:
     places = figure.subplots(len(RECIPES), 1)
     for axes, (title, (operation, names)) in zip(places, RECIPES.items(), strict=True):
         case = family.case(LAYER_NORM if operation.centred else RMS_NORM, "bfloat16", 64, 4096)
-        bits = recipe_results(
-            operation, adapt_case(operation, case) if operation.is_variant else case
-        )
+        own = case if operation is operation.plain else adapt_case(operation, case)
+        bits = recipe_results(operation, own, {})
         shares = np.array(
             [[np.mean(bits[one].values != bits[other].values) for other in names] for one in names]
         )

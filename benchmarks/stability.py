@@ -63,7 +63,7 @@ def exact_answer(case: Case, output: str) -> tuple[Float64s, Float64s, Float64s,
     """Return the exact answer rounded once, its ulp, the remainder in ulp, and its natural scale.
 
     The natural scale of y is |gamma|(|xhat| + rho) + |beta|, with those of dx and dgamma in
-    `truenorm.verify.operations.scales`. That of a variance is the variance.
+    `truenorm.verify.norms.scales`. That of a variance is the variance.
     """
     if output != "variance":
         known = expected(case)

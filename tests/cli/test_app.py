@@ -20,7 +20,7 @@ from truenorm.cli import common
 from truenorm.cli.app import COMMANDS, GROUPS
 from truenorm.cli.common import file_writer, progress_bar
 from truenorm.verify import Subject
-from truenorm.verify.operations import NAMES
+from truenorm.verify.norms.options import NAMES
 from truenorm.verify.running.runners import signature
 from verify.fake_report import failing_report
 

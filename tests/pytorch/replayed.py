@@ -17,8 +17,8 @@ from truenorm.verify.grading.checks import PATIENCE, planned_calls
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running import runner
 from truenorm.verify.running.pytorch import Tensors, arguments_of_norm

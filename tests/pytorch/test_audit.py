@@ -9,7 +9,6 @@ from pytorch.kernels import RMSNorm, fused_add_rms_norm, layer_norm, rms_norm
 from truenorm.verify.audit.planted import Kernel, planted_bugs
 from truenorm.verify.audit.replacing import AuditTask, Observations, Replacer
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.norms import Norm
 
 torch: Any = import_module("torch")
 SHAPE = (2, 3, 40)
@@ -17,7 +16,6 @@ SHAPE = (2, 3, 40)
 
 def replacer(name: str = "", operation: str = "rms_norm") -> Replacer:
     norm = parse_operation(operation)
-    assert isinstance(norm, Norm)
     bugs = {bug.name: bug for bug in planted_bugs(norm)}
     return Replacer(Kernel(norm, bugs[name] if name else None), Observations())
 

@@ -32,7 +32,7 @@ IN_SDIST = (
     "examples/package/.github/workflows/norms.yml",
     "src/truenorm/kernels/native/core.h",
     "src/truenorm/kernels/native/module.c",
-    "src/truenorm/verify/operations/rms_norm/quick.zip",
+    "src/truenorm/verify/norms/rms_norm/quick.zip",
     "tests/conftest.py",
     "tests/promise/data/float64-dx.npz",
 )

@@ -94,7 +94,7 @@ def test_enclosures_give_the_same_tolerances(monkeypatch: pytest.MonkeyPatch) ->
     few = tv.bound("layer_norm", **arrays)
     in_integers = {name: few.tolerance(name) for name in few.results}
     monkeypatch.setattr(bounding, "EXACT_ELEMENTS", 0)
-    monkeypatch.setattr("truenorm.verify.enclosures.BLOCK_ELEMENTS", 100)
+    monkeypatch.setattr("truenorm.verify.norms.enclosures.BLOCK_ELEMENTS", 100)
     many = tv.bound("layer_norm", **arrays)
     for name in many.results:
         assert many.tolerance(name) == pytest.approx(in_integers[name], rel=1e-12)

@@ -22,9 +22,10 @@ from truenorm.verify.cases.families import (
 )
 from truenorm.verify.cases.patterns import PATTERNS, Pattern, filled, number
 from truenorm.verify.grading.grades import split_by_domain
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.options import NAMES
 from truenorm.verify.operation import MODEL_INPUT, Case
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
-from truenorm.verify.operations.norms import NAMES, Norm
 from truenorm.verify.report.wording import link
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
@@ -386,7 +387,7 @@ def test_ordinary_input_is_not_degenerate() -> None:
         assert abs(float(each.dy.mean())) > 0.05
 
 
-@pytest.mark.parametrize("norm", [*map(Norm, NAMES)], ids=NAMES)
+@pytest.mark.parametrize("norm", [*map(tv.norm, NAMES)], ids=NAMES)
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_ordinary_input_reaches_the_largest_x_of_the_domain(norm: Norm, dtype: str) -> None:
     """A report says |x| <= 1e4: a kernel that clamps x below that must fail."""

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.enclosures import Ball, answers_by_enclosure, enclose
+from truenorm.verify.formula.balls import Ball
+from truenorm.verify.norms.enclosures import answers_by_enclosure, enclose
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import compute_exact, output_types
 from truenorm.verify.types import FORMATS, ulps_of

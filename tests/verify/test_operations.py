@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from promise.oracle import bits, correct_backward, correct_forward
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.options import NAMES
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import (
     LAYER_NORM,
@@ -24,7 +26,6 @@ from truenorm.verify.operations import (
     parse_operation,
     rms_norm_case,
 )
-from truenorm.verify.operations.norms import NAMES, Norm
 from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array, ulps_of
@@ -385,7 +386,7 @@ def test_a_spec_parses_to_its_operation() -> None:
     [
         ("batch_norm", "operation must be one of layer_norm, rms_norm"),
         ("rms_norm,gian=plain", "operation must be a name such as add_rms_norm"),
-        ("rms_norm,beta=no", "operation must be a name such as add_rms_norm"),
+        ("rms_norm,beta=no", "beta must be true or false; got .no."),
         ("rms_norm,gain=one", "gain must be one of plain, zero-centred; got .one."),
         ("rms_norm,sum=unrounded", "sum=.unrounded. needs add_rms_norm"),
         ("rms_norm,parameters=half", "parameters must be one of float16"),

@@ -15,9 +15,9 @@ import pytest
 from benchmarks.answers import quick_cases
 from truenorm import user_cache
 from truenorm.verify import oracle
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.oracle import (
     ONE,
     AnswerKey,

@@ -12,13 +12,13 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify import oracle as answering
 from truenorm.verify.cases.families import EPS
-from truenorm.verify.enclosures import row_blocks
 from truenorm.verify.grading import user_cases as measuring
 from truenorm.verify.grading.user_cases import sampled_rows
 from truenorm.verify.judge import SubjectOptions, collect, grade_records, verify_target
+from truenorm.verify.norms.enclosures import row_blocks
+from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
@@ -43,8 +43,7 @@ def subject(
     name: str = "float64 inside",
 ) -> tv.Subject:
     """Return a norm that computes in float64 and rounds once, but for what is changed."""
-    assert isinstance(operation, Norm)
-    norm = operation
+    norm = require_norm(operation, "a test")
 
     def changed(results: dict[str, Array], names: list[str]) -> tuple[Array, ...]:
         if change:

@@ -58,15 +58,13 @@ def vectors_command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     from truenorm.verify import suite
+    from truenorm.verify.operation import require_support
     from truenorm.verify.operations import parse_operation
-    from truenorm.verify.operations.grouped.norm import refuse_axes
-    from truenorm.verify.operations.quantized.norm import refuse_quantized
     from truenorm.verify.report.vectors import write_vectors
 
     with stop_on(ValueError), progress_bar("writing") as progress:
         norm = parse_operation(operation)
-        refuse_quantized(norm, "truenorm vectors")
-        refuse_axes(norm, "a folder of vectors")
+        require_support(norm, "files", "truenorm vectors")
         cases = [
             case
             for name in dtype or [Dtype.float32]

@@ -19,11 +19,11 @@ from truenorm.verify.harnesses import (
     kernelbench,
 )
 from truenorm.verify.judge import check, verify
+from truenorm.verify.norms.codes import unswizzled
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.quant import Quant
 from truenorm.verify.operation import Case, Domain
 from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.codes import unswizzled
-from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.recordings import judge_recording, record_cases
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.torch_subject import torch_subject

@@ -10,13 +10,11 @@ import numpy as np
 
 from truenorm.tools.text import counted
 from truenorm.verify.diagnosis.accuracy import Evidence, diagnose
-from truenorm.verify.enclosures import largest_kappa, unsupported_reason
 from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
+from truenorm.verify.norms.enclosures import largest_kappa, unsupported_reason
+from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.grouped.norm import refuse_grouped
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import refuse_quantized
+from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import Expected, compute_exact, output_types
 from truenorm.verify.running.pytorch import array_of
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
@@ -87,7 +85,7 @@ def _likely_cause(case: Case, output: str, result: Array) -> str:
     if not largest_kappa(case) <= KAPPA:
         return ""
     evidence = [Evidence(case, output, result, correct=False)]
-    return diagnose(evidence, case.operation.hypotheses(output), by_size=False).cause
+    return diagnose(evidence, case.operation.knowledge.hypotheses(output), by_size=False).cause
 
 
 @dataclass(frozen=True)
@@ -364,11 +362,7 @@ def bound(
     AssertionError: y is not stable: 384 of 384 elements are off
       worst: y[...] is ...
     """
-    norm = parse_operation(operation) if isinstance(operation, str) else operation
-    if not isinstance(norm, Norm):
-        raise ValueError(f"bound needs a norm; got {norm.title}")
-    refuse_quantized(norm, "bound")
-    refuse_grouped(norm, "bound")
+    norm = require_norm(as_operation(operation), "bound", "enclosures")
     if grade not in GRADES:
         raise ValueError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}

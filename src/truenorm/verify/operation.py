@@ -215,6 +215,55 @@ which kernels failed. Special ones have non-finite values. Subnormal ones have n
 may flush to zero."""
 
 
+def _nothing(*_: Any) -> dict[str, Any]:
+    return {}
+
+
+def _no_cause(*_: Any, **__: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """How kernels compute an operation: recipes, and hypotheses about wrong results.
+
+    Attributes
+    ----------
+    recipe_names : mapping of str to str
+        Recipes that a subject may claim, with their formulas.
+    recipes : callable
+        Of a case and the results of a call, since the first output may depend on the others: the
+        first output by each recipe, for cases whose bits show the recipe.
+    ways : callable
+        The same by each way to scale the first output.
+    inner_roundings : callable
+        Of a type: the first output with roundings that no recipe has, by a clause for them.
+    backward_recipes : callable
+        Of a case and an output: a result of backward by the steps that are rounded on the way.
+    hypotheses : callable
+        Of an output: what it would be if a step were computed otherwise, by a clause for that
+        step, such as "beta is left out".
+    clues : callable
+        Of an output: clues to wrong results that no hypothesis explains as a whole.
+    find_cause : callable
+        Of an output and of all calls of a type: the likely cause of wrong results, or "", and the
+        number of hypotheses. With `special`, the cause of what happens to NaN and infinity. None
+        stands for the search by `hypotheses` and `clues`, for results that are linear in y.
+    quantization : callable
+        Of all calls of a type: the summary of codes and scales, or None.
+    """
+
+    recipe_names: Mapping[str, str] = field(default_factory=dict)
+    recipes: "Callable[[Case, Results], Mapping[str, RecipeResult]]" = _nothing
+    ways: "Callable[[Case, Results], Mapping[str, RecipeResult]]" = _nothing
+    inner_roundings: "Callable[[str], Mapping[str, RoundedResult]]" = _nothing
+    backward_recipes: "Callable[[Case, str], Mapping[str, RecipeResult]]" = _nothing
+    hypotheses: "Callable[[str], Mapping[str, Hypothesis]]" = _nothing
+    clues: "Callable[[str], Clues]" = lambda _: Clues()
+    find_cause: "Callable[..., tuple[str, int] | None]" = _no_cause
+    quantization: "Callable[[Sequence[tuple[Case, Results]]], Quantization | None]" = _no_cause
+
+
 class Operation(ABC):
     """An operation that can be judged: inputs, outputs, cases, exact answers and scales.
 
@@ -246,8 +295,11 @@ class Operation(ABC):
         For arrays of `exact`, in order: cached answers are stored as distances from these.
     variant : str
         What answers depend on beside the sources and the inputs.
-    recipe_names : mapping of str to str
-        Recipes that a subject may claim, with their formulas: see `recipes`.
+    knowledge : Knowledge
+        How kernels compute it: recipes, and hypotheses about wrong results.
+    unsupported : mapping of str to str
+        By use, such as ``files`` or ``audit``: the operation that the use needs. See
+        `require_support`.
     rounded_once : frozenset of str
         Outputs that every kernel can round correctly: see `biased_symptoms`.
     reshapes : bool
@@ -271,7 +323,8 @@ class Operation(ABC):
     shared_sources: tuple[Path, ...] = ()
     predictors: Mapping[str, Predictor] = {}
     variant: str = ""
-    recipe_names: Mapping[str, str] = {}
+    knowledge: Knowledge = Knowledge()
+    unsupported: Mapping[str, str] = {}
     rounded_once: frozenset[str] = frozenset()
     reshapes: bool = False
     expected_type: Any = None
@@ -320,55 +373,6 @@ class Operation(ABC):
         """
         return result
 
-    def recipes(self, case: "Case", results: "Results") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
-        """Return the first output by each recipe, for cases whose bits show the recipe.
-
-        `results` are those of the call: the first output may depend on the others.
-        """
-        return {}
-
-    def ways(self, case: "Case", results: "Results") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
-        """Return the first output by each way to scale it, for cases whose bits show the way."""
-        return {}
-
-    def quantization(self, runs: "Sequence[tuple[Case, Results]]") -> Quantization | None:  # noqa: ARG002 (subclasses use it)
-        """Summarize codes and scales of one type; None if results are not quantized."""
-        return None
-
-    def inner_roundings(self, dtype: str) -> "Mapping[str, RoundedResult]":  # noqa: ARG002 (subclasses use it)
-        """Return the first output with roundings that no recipe has, by a clause for them."""
-        return {}
-
-    def backward_recipes(self, case: "Case", output: str) -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
-        """Return a result of backward by the steps that are rounded on the way to it."""
-        return {}
-
-    def hypotheses(self, output: str) -> "Mapping[str, Hypothesis]":  # noqa: ARG002 (subclasses use it)
-        """Return what a result would be if a step were done otherwise, by words for that step.
-
-        The words are a clause such as "beta is left out".
-        """
-        return {}
-
-    def find_cause(
-        self,
-        output: str,  # noqa: ARG002 (subclasses use it)
-        runs: "Sequence[tuple[Case, Results]]",  # noqa: ARG002 (subclasses use it)
-        *,
-        special: bool = False,  # noqa: ARG002 (subclasses use it)
-    ) -> tuple[str, int] | None:
-        """Return the likely cause of wrong results, or "", and the number of hypotheses.
-
-        `runs` are the cases of one type with all results. `special` asks for the cause of what
-        happens to NaN and infinity. None stands for the search by `hypotheses` and `clues`, which
-        is for results that are linear in y.
-        """
-        return None
-
-    def clues(self, output: str) -> "Clues":  # noqa: ARG002 (subclasses use it)
-        """Return clues to wrong results that no hypothesis explains as a whole."""
-        return Clues()
-
     def inputs_of(self, *roles: str) -> list[str]:
         """Return the names of the inputs that have one of these roles."""
         return [each.name for each in self.inputs if each.role in roles]
@@ -381,6 +385,15 @@ class Operation(ABC):
         """Return True if an input or an output consists of rows, not of one number a column."""
         like = {each.name: each.like for each in self.outputs}.get(name, name)
         return like not in self.inputs_of("parameter")
+
+
+def require_support(operation: Operation, use: str, what: str) -> None:
+    """Raise ValueError if an operation does not support a use, such as ``files`` or ``audit``.
+
+    `what` is the function or the command that needs it.
+    """
+    if needed := operation.unsupported.get(use):
+        raise ValueError(f"{what} needs {needed}; got {operation.spec}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,8 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from truenorm.tools.arguments import require_type
-from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
+from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation, require_support
 from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
-from truenorm.verify.operations.grouped.norm import refuse_axes
-from truenorm.verify.operations.quantized.norm import refuse_quantized
 from truenorm.verify.types import FORMATS
 
 
@@ -96,8 +94,7 @@ class Subject:
         if self.backward is not None and not self.operation.outputs_of(backward=True):
             raise ValueError(f"backward must not be given: {self.operation.title} has none")
         if self.command is not None:
-            refuse_quantized(self.operation, "a command, whose files hold no codes,")
-            refuse_axes(self.operation, "the folder of a command")
+            require_support(self.operation, "files", "the folder of a command")
         if self.command is not None and (isinstance(self.command, str) or not self.command):
             raise ValueError(
                 f"command must be a list such as ['./my_kernel'], got {self.command!r}: "
@@ -115,8 +112,8 @@ class Subject:
                 f"also of a command must not have {', '.join(sorted(not_for_commands))}; "
                 f"got {self.also!r}: its files cannot hold them"
             )
-        if self.recipe and self.recipe not in self.operation.recipe_names:
-            names = ", ".join(self.operation.recipe_names)
+        if self.recipe and self.recipe not in self.operation.knowledge.recipe_names:
+            names = ", ".join(self.operation.knowledge.recipe_names)
             expected = f"be one of {names}" if names else "be empty for this operation"
             raise ValueError(f"recipe must {expected}; got {self.recipe!r}")
         if not 0 < self.seconds < math.inf:

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import AS_SHAPE, Case, Operation
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array
 
 Norms = Literal["allowed", "forbidden"]
@@ -51,11 +51,7 @@ class Submission:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a field that is out of range."""
-        if not isinstance(self.operation, Norm) or self.operation.reshapes:
-            raise ValueError(
-                "operation must be a result of truenorm.verify.norm without axes= and "
-                f"channels=last, got {self.operation.spec}"
-            )
+        require_norm(self.operation, "a score", "score")
         if not self.dtypes or not set(self.dtypes) <= FORMATS.keys():
             raise ValueError(f"dtypes must be of {', '.join(FORMATS)}; got {list(self.dtypes)}")
         if self.norms not in ("forbidden", "allowed"):

@@ -16,12 +16,10 @@ from truenorm.tools.arguments import require_shape
 from truenorm.tools.user_files import open_regular
 from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.cases.patterns import Pattern, filled
-from truenorm.verify.enclosures import unsupported_reason
+from truenorm.verify.norms.enclosures import unsupported_reason
+from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
-from truenorm.verify.operations.grouped.norm import refuse_grouped
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import refuse_quantized
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 YOUR_DATA = "your data, "
@@ -132,12 +130,11 @@ def case_from(
     >>> tv.case_from({"hidden_states": rows}).shape
     (6, 64)
     """
-    operation = as_operation(operation)
-    refuse_quantized(operation, "a case of your own shape or data")
-    refuse_grouped(operation, "a case of your own shape or data")
+    what = "a case of your own shape or data"
+    norm = require_norm(as_operation(operation), what, "enclosures")
     if not 0 <= eps < np.inf:
         raise ValueError(f"eps must be finite and at least 0; got {eps!r}")
-    by_input = _by_input(arrays, operation)
+    by_input = _by_input(arrays, norm)
     x = by_input["x"]
     dtype = x.dtype.name
     if dtype not in FORMATS:
@@ -146,17 +143,16 @@ def case_from(
         raise ValueError(f"x must have rows of at least one element; got shape {x.shape}")
     name = name or f"{dtype}-{USER_FAMILY}-data-{'x'.join(map(str, x.shape))}"
     inputs: dict[str, Array | None] = {}
-    for each in operation.inputs:
+    for each in norm.inputs:
         kind, shape = dtype, x.shape
         if each.role == "parameter":
-            parameter_type = operation.parameter_type if isinstance(operation, Norm) else ""
-            kind, shape = parameter_type or dtype, x.shape[-1:]
+            kind, shape = norm.parameter_type or dtype, x.shape[-1:]
         if each.name in by_input:
             array = _checked(each.name, by_input[each.name], kind, shape)
         else:
-            array = _filled(each.name, kind, shape, f"{name} {each.name}", operation)
+            array = _filled(each.name, kind, shape, f"{name} {each.name}", norm)
         inputs[each.name] = array if each.role == "parameter" else array.reshape(-1, shape[-1])
-    case = Case(operation, name, dtype, inputs, eps, family=USER_FAMILY, why=why, made=made)
+    case = Case(norm, name, dtype, inputs, eps, family=USER_FAMILY, why=why, made=made)
     if reason := unsupported_reason(case):
         raise ValueError(reason)
     return case
@@ -187,12 +183,10 @@ def _checked(name: str, array: Array, kind: str, shape: tuple[int, ...]) -> Arra
     return np.ascontiguousarray(array)
 
 
-def _filled(
-    name: str, kind: str, shape: tuple[int, ...], seed: str, operation: Operation
-) -> Array:
+def _filled(name: str, kind: str, shape: tuple[int, ...], seed: str, norm: Norm) -> Array:
     """Return an input as the families of cases have it."""
     values = filled(DEFAULTS[name], kind, shape, seed)
-    if name == "gamma" and isinstance(operation, Norm) and operation.gain == "zero-centred":
+    if name == "gamma" and norm.gain == "zero-centred":
         return (values.astype(np.float64) - 1).astype(dtype_of(kind))
     return values
 
@@ -298,7 +292,8 @@ def load_data(
     ...     tv.load_data(f"{folder}/rows.npz").name
     'float32-own-rows-8x64'
     """
-    path, operation = Path(path), as_operation(operation)
+    path = Path(path)
+    norm = require_norm(as_operation(operation), "a case of your own data", "enclosures")
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors}
     if path.suffix.lower() not in readers:
         raise ValueError(f"data must end in {' or '.join(readers)}; got {path}")
@@ -311,7 +306,7 @@ def load_data(
     made = f"tv.load_data({str(path.resolve())!r}{{operation}})"
     try:
         if dtype:
-            arrays, stored = _rounded(arrays, dtype, operation)
+            arrays, stored = _rounded(arrays, dtype, norm)
             notes.append(f"{stored} rounded to {dtype}")
             made = f"{made[:-1]}, dtype={dtype!r})"
         x = next((arrays[name] for name in NAMES["x"] if name in arrays), np.empty(0))
@@ -320,7 +315,7 @@ def load_data(
         return case_from(
             arrays,
             eps=_eps(stored_eps) if eps is None else eps,
-            operation=operation,
+            operation=norm,
             name=f"{x.dtype.name}-{USER_FAMILY}-{stem}-{shape}",
             why=YOUR_DATA + path.name + (f" ({', '.join(notes)})" if notes else ""),
             made=made,
@@ -329,13 +324,10 @@ def load_data(
         raise ValueError(f"{path}: {error}") from error
 
 
-def _rounded(
-    arrays: Mapping[str, Array], dtype: str, operation: Operation
-) -> tuple[dict[str, Array], str]:
+def _rounded(arrays: Mapping[str, Array], dtype: str, norm: Norm) -> tuple[dict[str, Array], str]:
     """Return the tensors in a type, parameters in that of the operation, and the type of x."""
-    by_input = _by_input(arrays, operation)
-    parameter_type = operation.parameter_type if isinstance(operation, Norm) else ""
-    kinds = dict.fromkeys(operation.inputs_of("parameter"), parameter_type or dtype)
+    by_input = _by_input(arrays, norm)
+    kinds = dict.fromkeys(norm.parameters, norm.parameter_type or dtype)
     rounded = {}
     for name, array in by_input.items():
         kind = kinds.get(name, dtype)

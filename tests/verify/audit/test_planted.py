@@ -7,8 +7,8 @@ from truenorm.verify.audit.planted import RECIPES, Kernel, PlantedBug, planted_b
 from truenorm.verify.audit.replacing import AuditTask, Observations
 from truenorm.verify.audit.running import select_bugs, witness_for
 from truenorm.verify.judge import grade_records
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import RMS_NORM, norm
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject, SubjectSpec

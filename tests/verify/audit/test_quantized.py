@@ -12,9 +12,8 @@ import truenorm.verify as tv
 from truenorm.verify.audit.replacing import AuditTask, MatchError, Observations, Replacer
 from truenorm.verify.audit.running import audit_tests, witness_for
 from truenorm.verify.judge import grade_records
+from truenorm.verify.norms.codes import unpacked
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.quantized.codes import unpacked
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import SubjectSpec
@@ -53,7 +52,6 @@ def replacer(operation: str, kernel: str = "right", recipe: str = "late/T") -> R
 def engine(operation: str) -> Kernel:
     """Return a kernel in float32, with conversions of ml_dtypes."""
     norm = parse_operation(operation)
-    assert isinstance(norm, QuantizedNorm)
     return Kernel(norm)
 
 

@@ -16,8 +16,8 @@ from truenorm.verify.diagnosis.accuracy import (
     distinguishing_size,
 )
 from truenorm.verify.grading.checks import UNEXPLAINED, measure
+from truenorm.verify.norms.steps import Steps
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations.steps import Steps
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
 
@@ -53,7 +53,7 @@ def shows_a_bug(case: Case, output: str, kernel: Kernel) -> bool:
 
 def diagnosed(operation: Operation, dtype: str, output: str, kernel: Kernel) -> Diagnosis:
     evidence = evidence_of(operation, dtype, output, kernel)
-    return diagnose(evidence, operation.hypotheses(output), by_size=True)
+    return diagnose(evidence, operation.knowledge.hypotheses(output), by_size=True)
 
 
 PLACES = [
@@ -76,14 +76,14 @@ GATED = [(tv.LAYER_NORM, "float32", "dx"), (ADD_RMS_NORM, "bfloat16", "sum")]
             marks=() if place in GATED and k % 15 == 0 else pytest.mark.slow,
         )
         for place in PLACES
-        for k, words in enumerate(place[0].hypotheses(place[2]))
+        for k, words in enumerate(place[0].knowledge.hypotheses(place[2]))
     ],
 )
 def test_hypothesis_is_named_for_its_own_kernel(
     operation: Operation, dtype: str, output: str, words: str
 ) -> None:
     """Unless fewer than two of these cases show it, each in several elements."""
-    hypotheses = operation.hypotheses(output)
+    hypotheses = operation.knowledge.hypotheses(output)
     evidence = evidence_of(operation, dtype, output, hypotheses[words])
     cause = diagnose(evidence, hypotheses, by_size=False).cause
     if not cause:
@@ -131,7 +131,7 @@ def noisy(case: Case) -> Float64s:
 @pytest.mark.parametrize("operation", [tv.LAYER_NORM, tv.RMS_NORM])
 def test_kernel_without_a_hypothesis(operation: Operation, dtype: str, kernel: Kernel) -> None:
     diagnosis = diagnosed(operation, dtype, "y", kernel)
-    assert diagnosis == Diagnosis("", len(operation.hypotheses("y")))
+    assert diagnosis == Diagnosis("", len(operation.knowledge.hypotheses("y")))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -146,7 +146,7 @@ def test_constant_factor(operation: Operation, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_clamped_input(dtype: str, output: str, limit: float) -> None:
     """The limit is fitted: to as many digits as the type of the result can tell."""
-    clamped = tv.LAYER_NORM.clues(output).clamped["x"]
+    clamped = tv.LAYER_NORM.knowledge.clues(output).clamped["x"]
     cause = diagnosed(tv.LAYER_NORM, dtype, output, partial(clamped, limit)).cause
     named = 3500 if limit == 3500.5 and dtype == "bfloat16" else limit
     assert cause.startswith(f"x is clamped to +-{named:g} (matches {output} within ")
@@ -158,7 +158,7 @@ def test_clamped_input(dtype: str, output: str, limit: float) -> None:
 )
 def test_clamped_step(output: str, words: str, limit: float) -> None:
     norm = tv.norm("add_layer_norm") if "residual" in words else tv.LAYER_NORM
-    kernel = partial(norm.clues(output).clamped[words], limit)
+    kernel = partial(norm.knowledge.clues(output).clamped[words], limit)
     cause = diagnosed(norm, "float32", output, kernel).cause
     assert cause.startswith(f"{words} is clamped to +-{limit} (matches {output} within ")
 
@@ -180,7 +180,7 @@ def test_right_kernel_has_no_cause(dtype: str, output: str) -> None:
 
 
 def test_kernel_that_is_wrong_at_some_sizes() -> None:
-    beta = tv.LAYER_NORM.hypotheses("y")["beta is left out"]
+    beta = tv.LAYER_NORM.knowledge.hypotheses("y")["beta is left out"]
 
     def kernel(case: Case) -> Float64s:
         return beta(case) if case.shape[1] in (12, 17) else expected(case).wide["y"]
@@ -193,7 +193,7 @@ def test_kernel_that_is_wrong_at_some_sizes() -> None:
 
 def test_a_large_case_among_those_of_some_sizes() -> None:
     """It is compared as well: a hypothesis that fits small cases alone is not named."""
-    hypotheses = tv.LAYER_NORM.hypotheses("y")
+    hypotheses = tv.LAYER_NORM.knowledge.hypotheses("y")
 
     def kernel(case: Case) -> Float64s:
         by_fours = hypotheses["beta is left out"](case)
@@ -211,7 +211,7 @@ def test_a_large_case_among_those_of_some_sizes() -> None:
 
 def test_kernel_that_is_wrong_on_one_kind_of_input() -> None:
     """It is wrong on hard rows, too, which are not compared: nothing is said about those."""
-    alone = tv.LAYER_NORM.hypotheses("y")["y is beta alone"]
+    alone = tv.LAYER_NORM.knowledge.hypotheses("y")["y is beta alone"]
 
     def kernel(case: Case) -> Float64s:
         beta = alone(case)
@@ -247,12 +247,12 @@ def test_sizes_in_words() -> None:
     [
         (operation, output, words)
         for operation, output in ((tv.LAYER_NORM, "dx"), (ADD_RMS_NORM, "sum"))
-        for words in operation.hypotheses(output)
+        for words in operation.knowledge.hypotheses(output)
         if "read as though" in words
     ],
 )
 def test_misread_layout(operation: Operation, dtype: str, output: str, words: str) -> None:
-    hypotheses = operation.hypotheses(output)
+    hypotheses = operation.knowledge.hypotheses(output)
     evidence = []
     for case in tv.cases(dtype, also=["strides", "padded-rows"], operation=operation):
         if case.kind == "ordinary" and case.x.size <= SMALL:
@@ -266,6 +266,6 @@ def test_misread_layout(operation: Operation, dtype: str, output: str, words: st
 
 def test_contiguous_rows_are_read_right() -> None:
     case = tv.case("float32-normal-4x17")
-    for words, hypothesis in tv.LAYER_NORM.hypotheses("y").items():
+    for words, hypothesis in tv.LAYER_NORM.knowledge.hypotheses("y").items():
         if "read as though" in words:
             assert np.allclose(hypothesis(case), expected(case).wide["y"], rtol=1e-6, atol=1e-6)

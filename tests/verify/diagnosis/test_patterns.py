@@ -31,7 +31,7 @@ def evidence_of(kernel: Kernel, *kinds: str, output: str = "y", wrong: int = 3) 
 
 def described(kernel: Kernel, output: str = "y") -> str:
     evidence = evidence_of(kernel, "ordinary", output=output)
-    return patterns.describe(evidence, tv.LAYER_NORM.hypotheses(output))
+    return patterns.describe(evidence, tv.LAYER_NORM.knowledge.hypotheses(output))
 
 
 def exact_y(case: Case) -> Float64s:
@@ -179,7 +179,7 @@ def test_parameters_of_an_earlier_call() -> None:
     """Only if two results are right with those of an earlier case of the same shape."""
     suite = [case for case in tv.cases("float32") if case.shape == (4, 67)][:3]
     first = suite[0]
-    y = tv.LAYER_NORM.clues("y").mixtures["gamma is that"]
+    y = tv.LAYER_NORM.knowledge.clues("y").mixtures["gamma is that"]
     evidence = [Evidence(first, "y", exact_y(first).astype(np.float32), correct=True)]
     evidence += [
         Evidence(case, "y", y(first, case).astype(np.float32), correct=False) for case in suite[1:]

@@ -6,8 +6,8 @@ import pytest
 
 from truenorm.verify.formula.arithmetic import Arbs, Exact, evaluate
 from truenorm.verify.formula.graph import Node, derive, given, inverse_root, mean, needed, total
-from truenorm.verify.operations.grouped.formulas import given_of, graph_of, key_of
-from truenorm.verify.operations.grouped.norm import GroupedNorm
+from truenorm.verify.norms.grouped.formulas import given_of, graph_of, key_of
+from truenorm.verify.norms.norm import require_norm
 from verify.grouped.test_exact_answers import GATED, GROUPED, random_case
 
 BITS = 400
@@ -32,8 +32,7 @@ def derived(graph: dict[str, Node]) -> dict[str, Node]:
 @pytest.mark.parametrize(("spec", "layout"), [*GROUPED, *GATED, *MORE])
 def test_written_is_derived(spec: str, layout: str) -> None:
     case = random_case(spec, layout, "float32", 2)
-    norm = case.operation
-    assert isinstance(norm, GroupedNorm)
+    norm = require_norm(case.operation, "a test")
     graph, numbers = graph_of(norm, key_of(norm, case)), given_of(norm, case, norm.geometry(case))
     gradients = derived(graph)
     assert {*gradients} == {each.name for each in norm.outputs if each.backward} - {"dresidual"}

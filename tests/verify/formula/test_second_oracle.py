@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from truenorm.verify.formula.answers import Answers
+from truenorm.verify.norms.grouped.formulas import given_of, graph_of, key_of
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.grouped.formulas import given_of, graph_of, key_of
-from truenorm.verify.operations.grouped.norm import GroupedNorm
-from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations import OF_NORMS_OF_UNITS, parse_operation
 from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.types import Float64s
 from verify.formula.test_gradients import derived
@@ -26,16 +25,9 @@ VARIANTS = (
 )
 
 
-def as_formula(norm: Norm) -> GroupedNorm:
+def as_formula(norm: Norm) -> Norm:
     """Return a plain norm as one whose rows are not divided."""
-    return GroupedNorm(
-        norm.name,
-        beta="beta" in norm.parameters,
-        gain=norm.gain,
-        sum=norm.sum,
-        parameters=norm.parameter_type,
-        result=norm.result_type,
-    )
+    return Norm(norm.options, OF_NORMS_OF_UNITS)
 
 
 def compare(norm: Norm, case: Case, *, written: bool) -> tuple[int, int]:
@@ -76,7 +68,6 @@ def assert_equal(name: str, case: Case, pairs: Float64s, right: Expected) -> Non
 
 def judged(spec: str, dtype: str) -> tuple[Norm, list[Case]]:
     norm = parse_operation(spec)
-    assert isinstance(norm, Norm)
     cases = norm.cases(dtype, "quick")
     return norm, [case for case in cases if not case.compared and len(case.x)]
 

@@ -17,9 +17,9 @@ from promise.families import DTYPES
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import collect, scope
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.variants import adapt_case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
@@ -99,7 +99,6 @@ def test_midpoints_of_other_gains_and_types(operation: Norm, dtype: str, output:
     )
     for option in ("gain=zero-centred", "parameters=float64", "beta=true"):
         relative = parse_operation(f"{operation.name},{option}")
-        assert isinstance(relative, Norm)
         case = adapt_case(relative, plain)
         gain = case.gamma.astype(np.float64) + (relative.gain == "zero-centred")
         assert np.array_equal(gain, plain.gamma.astype(np.float64))

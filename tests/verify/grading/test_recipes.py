@@ -180,7 +180,7 @@ def test_other_operation_is_recognized(
 @cache
 def telling() -> list[Case]:
     """Return the cases whose bits tell recipes apart."""
-    return [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case, {})]
+    return [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.knowledge.recipes(case, {})]
 
 
 def to_bfloat16(numbers: Float64s) -> Array:
@@ -190,13 +190,13 @@ def to_bfloat16(numbers: Float64s) -> Array:
 
 @pytest.mark.parametrize("words", ["beta is left out", "y is truncated, not rounded"])
 def test_hypothesis_with_the_bits_of_y(words: str) -> None:
-    hypothesis = tv.LAYER_NORM.hypotheses("y")[words]
+    hypothesis = tv.LAYER_NORM.knowledge.hypotheses("y")[words]
     results = [(case, to_bfloat16(hypothesis(case))) for case in telling()]
     assert diagnose_bits(results, "y") == f"{words} (matches the bits of y)"
 
 
 def test_two_percent_of_other_bits_are_too_many() -> None:
-    hypothesis = tv.LAYER_NORM.hypotheses("y")["beta is left out"]
+    hypothesis = tv.LAYER_NORM.knowledge.hypotheses("y")["beta is left out"]
 
     def mostly(case: Case) -> Array:
         y = hypothesis(case)
@@ -206,7 +206,7 @@ def test_two_percent_of_other_bits_are_too_many() -> None:
 
 
 def test_recipe_in_words() -> None:
-    says = tv.LAYER_NORM.recipe_names
+    says = tv.LAYER_NORM.knowledge.recipe_names
     assert describe_recipe(says, "y", "late, of the unrounded sum") == (
         "y has the bits of late, [xhat*gain + beta]_V: one rounding, at the end, "
         "of the unrounded sum"

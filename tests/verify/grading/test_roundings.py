@@ -178,5 +178,5 @@ def test_undecided_elements_are_left_out(monkeypatch: pytest.MonkeyPatch) -> Non
     """With a noise of none, a kernel in float32 loses its recipe."""
     subject = HONEST["Welford one by one"].subject("float16")
     assert [each.name for each in ordinary_report(subject).recipes] == ["late"]
-    monkeypatch.setattr("truenorm.verify.operations.recipes.float32_noise", lambda _: 0.0)
+    monkeypatch.setattr("truenorm.verify.norms.recipes.float32_noise", lambda _: 0.0)
     assert [each.name for each in ordinary_report(subject).recipes] == [""]

@@ -13,7 +13,7 @@ import truenorm.verify as tv
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect
-from truenorm.verify.operations.grouped.norm import GroupedNorm
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.running.runners import InProcess
 
 Array = NDArray[Any]
@@ -35,7 +35,7 @@ def judge_cases(subject: tv.Subject, cases: list[tv.Case], *, strict: bool = Tru
 class Textbook:
     """A grouped norm in a wide type, by default float64, rounded at the end."""
 
-    def __init__(self, norm: GroupedNorm, wide: Any = np.float64) -> None:
+    def __init__(self, norm: Norm, wide: Any = np.float64) -> None:
         self.norm, self.wide = norm, wide
 
     def subject(self, dtype: str = "float32", name: str = "textbook", **claims: Any) -> tv.Subject:
@@ -223,7 +223,7 @@ class Textbook:
 class InFloat32(Textbook):
     """Float32 arithmetic, with sums over rows in float64."""
 
-    def __init__(self, norm: GroupedNorm) -> None:
+    def __init__(self, norm: Norm) -> None:
         super().__init__(norm, np.float32)
 
     def columns(self, terms: Array) -> Array:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.subject import Subject
 from verify.grouped.kernels import Array, Textbook
 
@@ -19,11 +19,9 @@ PARTIAL, GATED_GROUPS = "rms_norm,variance=3/4", "rms_norm,groups=4,gate=silu"
 At = dict[str, Any]
 
 
-def grouped(spec: str) -> GroupedNorm:
+def grouped(spec: str) -> Norm:
     """Return the operation of a specification."""
-    norm = parse_operation(spec) if "," in spec else GroupedNorm(spec)
-    assert isinstance(norm, GroupedNorm)
-    return norm
+    return parse_operation(spec)
 
 
 def to_bfloat16(array: Array) -> Array:

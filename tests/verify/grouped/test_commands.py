@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import truenorm.verify as tv
 from truenorm.cli.app import app
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.grouped.norm import GroupedNorm
 from verify.grouped.kernels import Textbook
 
 ROWS = np.ones((4, 64), np.float32)
@@ -73,8 +72,8 @@ def test_gates_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without_flint)
     with pytest.raises(ValueError, match="a gate needs the package python-flint: pip install"):
-        GroupedNorm("rms_norm", gate="silu")
-    assert GroupedNorm("rms_norm", groups=4).groups == 4
+        tv.norm("rms_norm", gate="silu-first", eps=0.25)
+    assert tv.norm("rms_norm", groups=4, eps=0.25).groups == 4
 
 
 def test_a_gate_of_one_row() -> None:
@@ -86,7 +85,6 @@ def test_a_gate_of_one_row() -> None:
 
 def test_campaign() -> None:
     norm = parse_operation(GATED)
-    assert isinstance(norm, GroupedNorm)
     assert tv.campaign(Textbook(norm).subject(), cases=8).passed
 
 

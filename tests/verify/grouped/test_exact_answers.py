@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from truenorm.verify.enclosures import Ball, RoundedBall, round_ball
 from truenorm.verify.formula import answers
+from truenorm.verify.formula.balls import Ball, RoundedBall, round_ball
+from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case, shape_of_layout
-from truenorm.verify.operations.grouped.norm import GroupedNorm
 from truenorm.verify.oracle import compute_exact
 from truenorm.verify.types import dtype_of
 from verify.grouped.decimals import Decimals
@@ -65,8 +65,7 @@ def random_case(spec: str, layout: str, dtype: str, rows: int, seed: int = 0) ->
 
 
 def decimal_results(case: Case) -> dict[str, Array]:
-    norm = case.operation
-    assert isinstance(norm, GroupedNorm)
+    norm = require_norm(case.operation, "a test")
     given = {
         name: case.in_layout(array) if name in case.rows else array
         for name, array in case.inputs.items()

@@ -7,8 +7,8 @@ import numpy as np
 
 import truenorm as tn
 from truenorm import textbook
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, Array, Float64s
 from verify.planted.kernels import SUBJECTS, ExactKernel, Kernel, WideKernel, to_bits

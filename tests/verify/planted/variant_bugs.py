@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, Float64s
 from verify.planted import forward
 from verify.planted.backward import StaleForward

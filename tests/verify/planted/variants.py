@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import norm
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s, dtype_of
 from verify.planted.kernels import Altered, Kernel, PlantedBug, Saved, to_24_bits

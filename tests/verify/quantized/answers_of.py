@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from truenorm.verify.grading.checks import Error, measure
+from truenorm.verify.norms.quantized.answers import QuantizedExpected
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.quantized.answers import QuantizedExpected
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.oracle import compute_exact
 from verify.quantized.kernels import Array
 
@@ -19,7 +18,6 @@ from verify.quantized.kernels import Array
 def case_of_y(spec: str, y: Any, setting: float = 0.0, x: Array | None = None) -> Case:
     """Return a case in float32 with a row of these y, or several rows with other x."""
     norm = parse_operation(f"rms_norm,quant={spec}")
-    assert isinstance(norm, QuantizedNorm)
     gamma = (2 * np.asarray(y, np.float64)).astype(np.float32)
     rows = np.ones((1, gamma.size)) if x is None else x
     inputs = {"x": rows.astype(np.float32), "gamma": gamma}

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import truenorm.verify as tv
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
@@ -46,11 +46,9 @@ def some(names: Iterable[str], every: int) -> list[Any]:
     ]
 
 
-def quantized_norm(operation: str) -> QuantizedNorm:
+def quantized_norm(operation: str) -> Norm:
     """Return a quantized norm by its name and options."""
-    norm = parse_operation(operation)
-    assert isinstance(norm, QuantizedNorm)
-    return norm
+    return parse_operation(operation)
 
 
 FEW_ROWS = 12
@@ -100,7 +98,7 @@ class Kernel:
 
     def __init__(
         self,
-        operation: QuantizedNorm,
+        operation: Norm,
         norm: str = "late",
         via: str = "T",
         way: str = "divide",

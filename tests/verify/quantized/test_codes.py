@@ -8,14 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from truenorm.verify.operations.quantized.codes import (
+from truenorm.verify.norms.codes import (
     CODE_TYPES,
     E8M0,
     packed,
     unpacked,
     unswizzled,
 )
-from truenorm.verify.operations.quantized.quant import Quant
+from truenorm.verify.norms.quant import Quant
 from verify.quantized.balls import codes_of, values_of
 from verify.quantized.kernels import DTYPES, LARGEST, Array
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from truenorm.verify.operations.quantized.answers import QuantizedExpected
+from truenorm.verify.norms.quantized.answers import QuantizedExpected
 from truenorm.verify.oracle import compute_exact
 from verify.quantized.answers_of import case_of_y, judged
 from verify.quantized.balls import codes_of, values_of

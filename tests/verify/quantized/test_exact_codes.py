@@ -9,14 +9,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.quantized import answers
+from truenorm.verify.norms.quantized.answers import QuantizedExpected
+from truenorm.verify.norms.quantized.cases import codes_next_to_midpoints
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.quantized import answers
-from truenorm.verify.operations.quantized.answers import QuantizedExpected
-from truenorm.verify.operations.quantized.cases import codes_next_to_midpoints
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.oracle import compute_exact
-from verify.quantized.balls import Norm, exactly, values_of
+from verify.quantized.balls import Norm as NormInBalls
+from verify.quantized.balls import exactly, values_of
 from verify.quantized.kernels import Array
 
 ROWS, SIZE = 5, 128
@@ -47,19 +48,17 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
-def operation(spec: str) -> QuantizedNorm:
+def operation(spec: str) -> Norm:
     """Return the operation of a specification."""
-    norm = parse_operation(spec)
-    assert isinstance(norm, QuantizedNorm)
-    return norm
+    return parse_operation(spec)
 
 
-def case_of(norm: QuantizedNorm, inputs: dict[str, Array], eps: float) -> Case:
+def case_of(norm: Norm, inputs: dict[str, Array], eps: float) -> Case:
     """Return a case of some inputs."""
     return Case(norm, "test", inputs["x"].dtype.name, inputs, eps)
 
 
-def ordinary(norm: QuantizedNorm, dtype: str) -> Case:
+def ordinary(norm: Norm, dtype: str) -> Case:
     """Return a case of random numbers; the mean of a row is above its spread."""
     random, kind = np.random.default_rng(7), dtype_of(dtype)
     inputs = {
@@ -79,7 +78,7 @@ def ordinary(norm: QuantizedNorm, dtype: str) -> Case:
     return case_of(norm, inputs, 1e-5)
 
 
-def beside_ties(norm: QuantizedNorm, dtype: str) -> Iterator[tuple[Case, Array]]:
+def beside_ties(norm: Norm, dtype: str) -> Iterator[tuple[Case, Array]]:
     """Yield cases and scales with y over the scale at midpoints, and 2^-54 beside them.
 
     In rows of 1 and -1, eps = 3 makes r = 1/2, and neighbours of 3 move it by 2^-54.
@@ -112,7 +111,7 @@ def beside_ties(norm: QuantizedNorm, dtype: str) -> Iterator[tuple[Case, Array]]
         yield case_of(norm, inputs, float(eps)), scale
 
 
-def some_scales(norm: QuantizedNorm, case: Case) -> Array | None:
+def some_scales(norm: Norm, case: Case) -> Array | None:
     """Return scales as a kernel might: off by some percent, and not rounded to anything."""
     quant, shape = norm.quant, (case.shape[0], norm.quant.groups(case.shape[1]))
     random = np.random.default_rng(8)
@@ -126,9 +125,7 @@ def some_scales(norm: QuantizedNorm, case: Case) -> Array | None:
     return None
 
 
-def factors(
-    norm: QuantizedNorm, case: Case, scale: Array | None
-) -> Callable[[int, int], Fraction]:
+def factors(norm: Norm, case: Case, scale: Array | None) -> Callable[[int, int], Fraction]:
     """Return the exact factor from y to codes of each element."""
     quant = norm.quant
     setting = exactly(getattr(case, quant.setting))[0] if quant.setting else Fraction(1)
@@ -144,9 +141,9 @@ def factors(
     return lambda i, j: 1 / rows[i][j // group]
 
 
-def by_balls(norm: QuantizedNorm, case: Case, scale: Array | None) -> Array:
+def by_balls(norm: Norm, case: Case, scale: Array | None) -> Array:
     """Return the exact values of all codes by the oracle."""
-    y = Norm(
+    y = NormInBalls(
         case.x,
         case.gamma,
         case.eps,

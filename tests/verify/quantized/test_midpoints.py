@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.quant import POWERS
+from truenorm.verify.norms.quantized.cases import codes_next_to_midpoints
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.quantized.cases import codes_next_to_midpoints
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.quantized.quant import POWERS
 from verify.quantized.answers_of import judged
 from verify.quantized.balls import FORMATS, codes_of, values_of
 from verify.quantized.kernels import Array, Kernel
@@ -24,16 +24,15 @@ SCHEMES = [
 ]
 
 
-def next_to_midpoints(spec: str, dtype: str) -> tuple[QuantizedNorm, Case]:
+def next_to_midpoints(spec: str, dtype: str) -> tuple[Norm, Case]:
     """Return an operation and its case next to midpoints."""
     norm = parse_operation(spec)
-    assert isinstance(norm, QuantizedNorm)
     (case,) = codes_next_to_midpoints(norm, dtype)
     assert case.family == NEXT_TO_MIDPOINTS
     return norm, case
 
 
-def in_float64(norm: QuantizedNorm, case: Case) -> Array:
+def in_float64(norm: Norm, case: Case) -> Array:
     """Return y in float64."""
     x = case.x.astype(np.float64)
     c = x - x.mean(axis=1, keepdims=True) if norm.centred else x
@@ -41,7 +40,7 @@ def in_float64(norm: QuantizedNorm, case: Case) -> Array:
     return np.asarray(c * r * case.gamma.astype(np.float64))
 
 
-def scales(norm: QuantizedNorm, case: Case) -> Array | None:
+def scales(norm: Norm, case: Case) -> Array | None:
     """Return the right scales: in float64, since no amax is next to a boundary."""
     quant = norm.quant
     if not quant.scale_type:

@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 
 from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.norms.hypotheses import of_gradients, of_parameters, of_results
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.row_statistics import of_statistics
+from truenorm.verify.norms.steps import DEFINITION, Changes, Step, Steps
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.hypotheses import of_gradients, of_parameters, of_results
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.row_statistics import of_statistics
-from truenorm.verify.operations.steps import DEFINITION, Changes, Step, Steps
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
 
 CONTROL = "right"

@@ -8,15 +8,15 @@ import numpy as np
 
 from truenorm.verify.audit.planted import Kernel, PlantedBug, case_of_inputs, planted_bugs
 from truenorm.verify.formula.rounding import rounded, truncated
+from truenorm.verify.norms.changes import constant
+from truenorm.verify.norms.codes import E4M3FN, CodeType, packed
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.quant import Quant
+from truenorm.verify.norms.quantized.answers import in_groups, largest_in_groups
+from truenorm.verify.norms.quantized.hypotheses import conversions
+from truenorm.verify.norms.quantized.recipes import NORMS
+from truenorm.verify.norms.steps import Changes, Steps
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.changes import constant
-from truenorm.verify.operations.quantized.answers import in_groups, largest_in_groups
-from truenorm.verify.operations.quantized.codes import E4M3FN, CodeType, packed
-from truenorm.verify.operations.quantized.hypotheses import conversions
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.quantized.quant import Quant
-from truenorm.verify.operations.quantized.recipes import NORMS
-from truenorm.verify.operations.steps import Changes, Steps
 from truenorm.verify.types import Array, Float64s, numeric_dtype
 
 OF_PLAIN_NORMS = {"no reduction, normal", "other eps", "no gamma", "no residual"}
@@ -25,7 +25,6 @@ SCALED_TOO = "T, scaled too"
 
 
 def _quant(at: Steps) -> Quant:
-    assert isinstance(at.norm, QuantizedNorm)
     return at.norm.quant
 
 
@@ -100,12 +99,12 @@ class Recipe(NamedTuple):
     way: str = ""
 
     @classmethod
-    def parse(cls, text: str, norm: QuantizedNorm) -> "Recipe":
+    def parse(cls, text: str, norm: Norm) -> "Recipe":
         """Return the recipe with this name; without one, only results are rounded."""
         if not text:
             return cls()
-        if text not in norm.recipe_names:
-            names = "; ".join(norm.recipe_names)
+        if text not in norm.knowledge.recipe_names:
+            names = "; ".join(norm.knowledge.recipe_names)
             raise ValueError(f"recipe must be one of {names}; got {text!r}")
         name, _, rest = text.partition("/")
         return cls(name, rest) if rest == SCALED_TOO else cls(name, *rest.split(", "))
@@ -137,7 +136,7 @@ class Recipe(NamedTuple):
 class QuantizedKernel(Kernel):
     """A quantized norm with or without a planted bug."""
 
-    norm: QuantizedNorm
+    norm: Norm
     backward = None  # type: ignore[assignment]
     sample_shape = (5, 4096)
 
@@ -206,7 +205,7 @@ class QuantizedKernel(Kernel):
         return case.with_inputs(**rows, **settings)
 
 
-def quantized_bugs(norm: QuantizedNorm, recipe: str = "") -> list[PlantedBug]:
+def quantized_bugs(norm: Norm, recipe: str = "") -> list[PlantedBug]:
     """Return the bugs that can be planted in a quantized norm, the most obvious first."""
     quant = norm.quant
     code, top = quant.code, quant.code.largest
@@ -281,7 +280,7 @@ def _converted(convert: Callable[[CodeType, Float64s], Float64s], at: Steps) -> 
     return convert(_quant(at).code, _clamped(at))
 
 
-def _of_rounding(norm: QuantizedNorm, recipe: str) -> list[PlantedBug]:
+def _of_rounding(norm: Norm, recipe: str) -> list[PlantedBug]:
     """Return bugs that only a required recipe makes wrong."""
     right = Recipe.parse(recipe, norm)
     bugs = {"not rounded": ("y is not rounded to the type of x before it is scaled", "direct")}

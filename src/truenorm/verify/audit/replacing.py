@@ -27,12 +27,10 @@ from truenorm.verify.audit.planted import (
     round_to,
 )
 from truenorm.verify.audit.quantized import QuantizedKernel, quantized_bugs
+from truenorm.verify.norms.norm import Norm, require_norm
+from truenorm.verify.norms.steps import Steps
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.grouped.norm import refuse_grouped
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.steps import Steps
 from truenorm.verify.running.pytorch import Tensors, array_of, names_of, role_of
 from truenorm.verify.types import FORMATS, Array, Float64s
 
@@ -82,22 +80,19 @@ class AuditTask:
     @property
     def norm(self) -> Norm:
         """The operation that the kernel computes."""
-        norm = parse_operation(self.operation)
-        assert isinstance(norm, Norm)
-        refuse_grouped(norm, "truenorm audit")
-        return norm
+        return require_norm(parse_operation(self.operation), "truenorm audit", "audit")
 
     def bugs(self) -> list[PlantedBug]:
         """Return the bugs that can be planted in the kernel."""
         norm = self.norm
-        if isinstance(norm, QuantizedNorm):
+        if norm.is_quantized:
             return quantized_bugs(norm, self.recipe)
         return planted_bugs(norm, self.recipe)
 
     def make_kernel(self) -> Kernel:
         """Return the kernel with its bug."""
         norm, bugs = self.norm, {bug.name: bug for bug in self.bugs()}
-        kind = QuantizedKernel if isinstance(norm, QuantizedNorm) else Kernel
+        kind = QuantizedKernel if norm.is_quantized else Kernel
         return kind(norm, bugs.get(self.kernel), self.recipe)
 
     def to_environment(self) -> dict[str, str]:

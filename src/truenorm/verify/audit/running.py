@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,10 @@ from truenorm.verify.audit.replacing import (
 )
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.judge import grade_records
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.recipes import shows_recipe
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import OPERATIONS
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from truenorm.verify.operations.recipes import shows_recipe
+from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.running.command import Program
 from truenorm.verify.running.records import Call, CannotRunError
 from truenorm.verify.running.runners import runner_for
@@ -306,7 +305,7 @@ def select_bugs(
     chosen, left_out = [], {}
     narrow = any(map(shows_recipe, observed.dtypes))
     if not task.recipe and narrow:
-        any_recipe = replace(task, recipe=next(iter(task.norm.recipe_names)))
+        any_recipe = replace(task, recipe=next(iter(task.norm.knowledge.recipe_names)))
         names = [bug.name for bug in any_recipe.bugs() if bug.by_bits]
         left_out[", ".join(names)] = NO_RECIPE
     for bug in bugs:
@@ -371,16 +370,5 @@ def _suite(norm: Norm, dtypes: Sequence[str]) -> Iterator[Case]:
 
 
 def _expression(case: Case, norm: Norm) -> str:
-    known = {"layer_norm": "", "rms_norm": ", operation=tv.RMS_NORM"}
-    if OPERATIONS.get(norm.name) is norm:
-        return f"tv.case({case.name!r}{known[norm.name]})"
-    plain = norm.plain if isinstance(norm, QuantizedNorm) else norm
-    options = "".join(f", {key}={value!r}" for key, value in plain.options.items())
-    options = options.replace("beta='true'", "beta=True").replace("beta='false'", "beta=False")
-    if isinstance(norm, QuantizedNorm):
-        quant = norm.quant
-        others = [each for each in fields(quant) if getattr(quant, each.name) != each.default]
-        texts = (f", {each.name}={getattr(quant, each.name)!r}" for each in others)
-        given = "".join(text for text in texts if not text.startswith(", type="))
-        options += f", quant=tv.Quant({quant.type!r}{given})"
-    return f"tv.case({case.name!r}, operation=tv.norm({norm.name!r}{options}))"
+    operation = "" if norm is LAYER_NORM else f", operation={norm.spec!r}"
+    return f"tv.case({case.name!r}{operation})"

@@ -40,7 +40,7 @@ def _file(operation: Operation) -> dict[str, Any]:
 
 @cache
 def _read(case_file: str) -> dict[str, Any]:
-    file = files("truenorm.verify.operations").joinpath(case_file)
+    file = files("truenorm.verify.norms").joinpath(case_file)
     return tomllib.loads(file.read_text("utf-8"))
 
 

@@ -239,7 +239,7 @@ def explain_spent(output: str, cases: Sequence[CaseRecords]) -> str:
     ]
     if not evidence:
         return ""
-    hypotheses = evidence[0].case.operation.hypotheses(output)
+    hypotheses = evidence[0].case.operation.knowledge.hypotheses(output)
     cause = diagnose(evidence, hypotheses, by_size=False).cause
     return f"backward changes the saved state: in the second call, {cause}" if cause else ""
 

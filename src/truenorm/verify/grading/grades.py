@@ -29,7 +29,6 @@ from truenorm.verify.diagnosis.patterns import (
     describe_stale,
     describe_sums,
 )
-from truenorm.verify.enclosures import largest_kappa
 from truenorm.verify.grading.advice import ADVICE, advice
 from truenorm.verify.grading.checks import (
     GUARDS,
@@ -63,6 +62,7 @@ from truenorm.verify.grading.report import (
 )
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.user_cases import MeasuredRecord, check_user_case
+from truenorm.verify.norms.enclosures import largest_kappa
 from truenorm.verify.operation import (
     EVERYWHERE,
     MODEL_INPUT,
@@ -227,7 +227,7 @@ def quantizations(measured: Sequence[MeasuredResult]) -> tuple[Quantization, ...
     for one in measured:
         if one.output == one.case.operation.outputs[0].name and not is_user_case(one.case):
             runs[one.case.dtype].append((one.case, one.record.results))
-    every = (each[0][0].operation.quantization(each) for each in runs.values())
+    every = (each[0][0].operation.knowledge.quantization(each) for each in runs.values())
     return tuple(each for each in every if each is not None)
 
 
@@ -646,7 +646,7 @@ def diagnose_accuracy(
             failing[0].case.operation,
             [(one.case, one.record.results) for one in of_output],
         )
-        if (own := operation.find_cause(output, runs)) is not None:
+        if (own := operation.knowledge.find_cause(output, runs)) is not None:
             diagnoses |= {(guard, dtype, output): Diagnosis(*own) for guard in every}
             continue
         on_ordinary = [each for each in failing if each.case.kind == "ordinary"]
@@ -660,7 +660,7 @@ def diagnose_accuracy(
         ]
         if not evidence:
             continue
-        hypotheses = evidence[0].case.operation.hypotheses(output)
+        hypotheses = evidence[0].case.operation.knowledge.hypotheses(output)
         if dtype == "float64" and not ordinary:
             # Steps that are right have the same rounding errors in every hypothesis: one that
             # changes nothing in these cases would explain them.
@@ -770,7 +770,9 @@ def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) ->
     """Explain a symptom of conduct; an operation may explain its own results."""
     if guard not in OF_CALLS:
         runs = [(each.case, record.results) for each in evidence for record in each.of_kind(PLAIN)]
-        own = evidence[0].case.operation.find_cause(output, runs, special=guard == "special")
+        own = evidence[0].case.operation.knowledge.find_cause(
+            output, runs, special=guard == "special"
+        )
         if own is not None:
             return Diagnosis(*own) if guard == "special" else UNKNOWN
     return Diagnosis(EXPLANATIONS[guard](output, evidence), 0)

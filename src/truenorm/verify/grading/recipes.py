@@ -30,12 +30,16 @@ RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
 
 def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
     """Return, by type, the results of the first output whose bits distinguish recipes."""
-    return _of_first_output(measured, lambda case, results: case.operation.recipes(case, results))
+    return _of_first_output(
+        measured, lambda case, results: case.operation.knowledge.recipes(case, results)
+    )
 
 
 def way_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
     """Return, by type, the codes whose bits distinguish ways to scale y."""
-    return _of_first_output(measured, lambda case, results: case.operation.ways(case, results))
+    return _of_first_output(
+        measured, lambda case, results: case.operation.knowledge.ways(case, results)
+    )
 
 
 def _of_moderate_size(measured: Iterable[MeasuredResult]) -> Iterator[MeasuredResult]:
@@ -62,7 +66,7 @@ def backward_evidence(
     """Return, by type and output, the results of backward whose bits distinguish recipes."""
     evidence: dict[tuple[str, str], list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
     for one in _of_moderate_size(measured):
-        if bits := one.case.operation.backward_recipes(one.case, one.output):
+        if bits := one.case.operation.knowledge.backward_recipes(one.case, one.output):
             evidence.setdefault(one.type_and_output, []).append((one, bits))
     return dict(evidence)
 
@@ -134,7 +138,7 @@ def identify_forward(
     if ways:
         way = identify_recipe(ways)
         # The rows for it are computed by recipes that have a name with the way.
-        named = evidence[0][0].case.operation.recipe_names
+        named = evidence[0][0].case.operation.knowledge.recipe_names
         name = way.name if f"{recipe.name}, {way.name}" in named else ""
         recipe = replace(recipe, way=name, ways=way.shares)
     if recipe.name or not explain:
@@ -157,11 +161,11 @@ def explain_bits(evidence: RecipeEvidence) -> Diagnosis:
     order = sorted((one for one, _ in evidence), key=lambda one: -one.result.size)
     first, output = order[0].case, order[0].output
     results: dict[str, list[RecipeResult]] = {}
-    candidates = first.operation.inner_roundings(first.dtype)
+    candidates = first.operation.knowledge.inner_roundings(first.dtype)
     for words, rounded in candidates.items():
         if bits := _with_bits(order, rounded):
             results[words] = bits
-    hypotheses = len(first.operation.hypotheses(output))
+    hypotheses = len(first.operation.knowledge.hypotheses(output))
     tried = len(evidence[0][1]) + len(candidates) + hypotheses
     if not results:
         return Diagnosis(diagnose_bits([(one.case, one.result) for one in order], output), tried)
@@ -234,7 +238,7 @@ def diagnose_recipes(
             recipe = by_type[each.case.dtype]
             cause = recipe.explanation
             if recipe.name:
-                descriptions = each.case.operation.recipe_names
+                descriptions = each.case.operation.knowledge.recipe_names
                 cause = describe_recipe(descriptions, each.output, recipe.full_name)
             diagnoses["recipe", recipe.dtype, each.output] = Diagnosis(cause, recipe.tried)
     return diagnoses

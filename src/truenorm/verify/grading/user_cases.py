@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from truenorm.verify.enclosures import Ball, enclose, largest_kappa, round_ball, row_blocks
+from truenorm.verify.formula.balls import Ball, round_ball
 from truenorm.verify.grading.checks import (
     NOT_REPEATABLE,
     UNEXPLAINED,
@@ -25,6 +25,7 @@ from truenorm.verify.grading.checks import (
     row_invariance,
     wrong_shape_text,
 )
+from truenorm.verify.norms.enclosures import enclose, largest_kappa, row_blocks
 from truenorm.verify.operation import Case, Scales
 from truenorm.verify.oracle import (
     AnswerBounds,

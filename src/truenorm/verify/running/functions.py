@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.pytorch import (
     Arguments,
     arguments_of,
@@ -38,7 +38,6 @@ def function_subject(
     Raise ValueError if it accepts neither.
     """
     norm = parse_operation(operation)
-    assert isinstance(norm, Norm)
     claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
     nn = getattr(sys.modules.get("torch"), "nn", None)
     if nn and (isinstance(function, nn.Module) or _is_subclass(function, nn.Module)):
@@ -70,7 +69,6 @@ def _match(function: Callable[..., Any], norm: Norm) -> tuple[Norm, Arguments]:
     norms = [norm]
     if "beta" in norm.parameters:
         without = parse_operation(",beta=false", norm)
-        assert isinstance(without, Norm)
         norms.append(without)
     for each in norms:
         wanted = arguments_of_norm(each)

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.operations.grouped.norm import GroupedNorm
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.types import Array, dtype_of, numeric_dtype
 
 NAMES = {
@@ -110,18 +108,18 @@ class Arguments(NamedTuple):
 
 def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
     """Return the argument names of kernels of an operation, by role."""
-    if isinstance(norm, GroupedNorm):
+    if norm.has_units:
         return MODULATED_NAMES if norm.modulate else GROUPED_NAMES
-    return QUANTIZED_NAMES if isinstance(norm, QuantizedNorm) else NAMES
+    return QUANTIZED_NAMES if norm.is_quantized else NAMES
 
 
 def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
     """Return the values of the roles that the operation and the shape of x determine."""
     size = int(shape[-1])
     constants: Values = {"shape": [size], "size": size}
-    if isinstance(norm, QuantizedNorm):
+    if norm.is_quantized:
         constants["group"] = norm.quant.group
-    if isinstance(norm, GroupedNorm):
+    if norm.has_units:
         constants |= {
             "shape": [*map(int, shape[-norm.axes :])],
             "size": size if norm.channels_last else norm.parameter_size(shape),
@@ -480,7 +478,7 @@ class InPlace(Form):
 
     def match(self, signature: str) -> Arguments:
         """Match the arguments."""
-        if isinstance(self.norm, QuantizedNorm):
+        if self.norm.is_quantized:
             raise ValueError(
                 "form 'inplace' is for a y of the type of x, and that of a quantized norm is "
                 "another: give 'out', where the sum may replace the residual"

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import AS_SHAPE, Case, other_cases
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.oracle import output_types
 from truenorm.verify.running.pytorch import (
     FILLS,
@@ -160,13 +160,8 @@ def make_recording(
 
     `patience` is the time limit of a large call, and `scope` says how the cases are made.
     """
-    operation, content = suite[0].operation, _Content()
-    if not isinstance(operation, Norm):
-        raise ValueError(
-            f"operation must be a result of truenorm.verify.norm, got {operation.name}"
-        )
-    if operation.reshapes:
-        raise ValueError(f"a recording is not for axes= and channels=last; got {operation.spec}")
+    operation = require_norm(suite[0].operation, "a recording", "recording")
+    content = _Content()
     usual = (usual_case(suite, dtype) for dtype in scope["dtypes"])
     trials = [case for case in usual if case is not None]
     planned = [
@@ -238,8 +233,7 @@ def _ones(case: Case) -> Case:
     if case.layout.startswith(AS_SHAPE) or case.only_shape:
         arrays = case.inputs
         return case.with_inputs(**{k: a if a is None else a * 0 + 1 for k, a in arrays.items()})
-    assert isinstance(case.operation, Norm)
-    ones = trial_arrays(case.operation, case.dtype)
+    ones = trial_arrays(require_norm(case.operation, "a recording"), case.dtype)
     gradients = dict.fromkeys(case.operation.inputs_of("gradient"))
     return replace(case, inputs={**gradients, **ones}, eps=1e-5, layout="rows", repeats=1)
 
@@ -278,8 +272,7 @@ def _arguments(
 
     If `rows` is given, those of the case are repeated until there are so many.
     """
-    operation = case.operation
-    assert isinstance(operation, Norm)
+    operation = require_norm(case.operation, "a recording")
     unused = operation.inputs_of("gradient") if forward_only else []
     tensors: dict[str, Entry | None] = {}
     for name, array in copies_of(case).items():

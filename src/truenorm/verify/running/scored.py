@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.process import (
     MAX_DEATHS,
@@ -285,8 +285,7 @@ class Kernel:
         self._calls, calls = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lifeline, lifeline = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._area.clear()
-        nonce, norm = secrets.token_hex(8), self.subject.operation
-        assert isinstance(norm, Norm)  # as a submission checks
+        nonce, norm = secrets.token_hex(8), require_norm(self.subject.operation, "a score")
         trials = {case.dtype: case for case in self._suite if case.kind == "ordinary"}
         manifest = roles_of(norm)
         manifest["ones"] = [trial_of(case, self._area) for case in trials.values()]

@@ -7,11 +7,9 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
+from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
-from truenorm.verify.operations.grouped.norm import GroupedNorm
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.running.pytorch import (
     FORMS,
     Form,
@@ -119,9 +117,7 @@ def torch_subject(
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
-    norm = as_operation(operation)
-    if not isinstance(norm, Norm):
-        raise ValueError(f"operation must be a result of truenorm.verify.norm, got {norm.name}")
+    norm = require_norm(as_operation(operation), "torch_subject")
     called = partial(function, **settings) if settings else function
     kernel = FORMS[form](called, norm, Tensors(device), signature, unpack)
     options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
@@ -150,8 +146,7 @@ def torch_subject(
 
 def form_of(function: Callable[..., Any], operation: Operation | str) -> FormName:
     """Return ``out`` for a function that must be given an output, else ``functional``."""
-    norm = as_operation(operation)
-    assert isinstance(norm, Norm)
+    norm = require_norm(as_operation(operation), "torch_subject")
     required = [each for each in parameters_of(function) or () if each.default is each.empty]
     written = any(role_of(each.name, names_of(norm)) == "out" for each in required)
     return "out" if written else "functional"
@@ -269,9 +264,9 @@ def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
     """Return rows, parameters and settings of ones."""
     kind = dtype_of(norm.parameter_type or dtype)
     rows, size = TRIAL_SHAPE
-    if isinstance(norm, GroupedNorm):
+    if norm.has_units:
         return _grouped_trial(norm, dtype)
-    if isinstance(norm, QuantizedNorm):
+    if norm.is_quantized:
         size = max(size, norm.quant.group)
     return {
         **{name: np.ones((rows, size), dtype_of(dtype)) for name in norm.inputs_of("data")},
@@ -280,7 +275,7 @@ def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
     }
 
 
-def _grouped_trial(norm: GroupedNorm, dtype: str) -> dict[str, Array]:
+def _grouped_trial(norm: Norm, dtype: str) -> dict[str, Array]:
     """Return samples and parameters of ones, with as many groups or heads as the norm has."""
     rows, size = TRIAL_SHAPE
     units = norm.heads or norm.groups

@@ -1,0 +1,1 @@
+"""Norms: options, cases, exact answers, scales, recipes and hypotheses."""

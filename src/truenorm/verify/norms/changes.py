@@ -1,0 +1,55 @@
+"""Changes of the steps of a norm, of which hypotheses are made."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.norms.steps import Changes, Step, Steps
+from truenorm.verify.types import FORMATS, Float64s
+
+Table = dict[str, Changes]
+"""By the text of a hypothesis: the steps that it replaces."""
+NARROW = ("float16", "bfloat16")
+R = "1/sqrt(... + eps)"
+
+
+def changed(change: Callable[[Steps, Float64s], Any], *steps: str) -> Changes:
+    """Replace steps by a function of their right results."""
+    return {step: partial(_change, change, step) for step in steps}
+
+
+def _change(change: Callable[[Steps, Float64s], Any], step: str, at: Steps) -> Float64s:
+    return np.asarray(change(at, at.right(step)))
+
+
+def rounded_steps(kind: str, *steps: str) -> Changes:
+    """Round steps to a type."""
+    return changed(lambda _, right: rounded(right, kind), *steps)
+
+
+def scaled(factor: float, *steps: str) -> Changes:
+    """Multiply steps by a factor."""
+    return changed(lambda _, right: factor * right, *steps)
+
+
+def zero(*steps: str) -> Changes:
+    """Replace steps by zeros, also in rows where they are not finite."""
+    return dict.fromkeys(steps, Steps.column)
+
+
+def type_named(kind: str, at: Steps) -> str:
+    """Return the name of a type, where "the type of x" is one."""
+    return kind if kind in FORMATS else at.case.dtype
+
+
+def whole_blocks(size: int, block: int) -> int:
+    """Return how many of `size` elements are in full blocks; all if there is no full one."""
+    return size if size < block else size - size % block
+
+
+def constant(value: float) -> Step:
+    """Return a step that is a number."""
+    return lambda _: np.full(1, value)

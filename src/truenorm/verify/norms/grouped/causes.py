@@ -1,0 +1,311 @@
+"""Hypotheses of what kernels of grouped norms do wrong.
+
+Most are mutants of the formula; those written here are about the division of rows, the order of
+numbers in memory, and the options of a norm.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from truenorm.verify.formula.mutants import Axis, Changes, Formula, Run, changed
+from truenorm.verify.norms.grouped.formulas import (
+    MODULATION,
+    Key,
+    Steps,
+    given_of,
+    graph_of,
+    key_of,
+)
+from truenorm.verify.norms.hypotheses import read_without_gaps
+from truenorm.verify.norms.norm import Geometry, Norm
+from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.types import Float64s
+
+RECENT = 64
+"""Cases whose steps stay in memory."""
+Inputs = Callable[[Case], Case]
+Divide = Callable[[Geometry], Geometry]
+
+
+@cache
+def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return the hypotheses about an output by their words."""
+    key = Key.of(norm.geometry_of(1, "as-1x1"), (each.name for each in norm.inputs))
+    return {
+        **_of_division(norm, output),
+        **_of_options(norm, output),
+        **_of_inputs(norm, output),
+        **{each: partial(_mutated, norm, output, each) for each in _mutants(norm, output, key)},
+    }
+
+
+@cache
+def _mutants(norm: Norm, output: str, key: Key) -> dict[str, Changes]:
+    """Return the mutants of the formula by their words."""
+    graph = graph_of(norm, key)
+    if output not in graph:
+        return {}
+    results = {each.name: graph[each.name] for each in norm.outputs if each.name in graph}
+    axes = [Axis(0, "row", "rows")]
+    axes += [Axis(k, *_axis_words(norm, each)) for k, each in enumerate(key.axes.split(), 1)]
+    gradients = norm.inputs_of("gradient")
+    alone = [[name] for name in (*norm.inputs_of("data"), *gradients) if name not in MODULATION]
+    inputs = [norm.parameters, MODULATION, *alone]
+    return Formula(output, results, inputs, gradients, axes).mutants()
+
+
+def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
+    """Return what an axis of a row numbers: one, and all of them."""
+    if letter == "t":
+        return ("head", "heads") if norm.heads else ("row of a sample", "rows of a sample")
+    of_groups = "channel" if norm.name == "instance_norm" else "group"
+    names = {"g": of_groups, "c": "channel", "s": "place", "d": "column", "a": "outer place"}
+    return names[letter], f"{names[letter]}s"
+
+
+@lru_cache(maxsize=RECENT)
+def _run(norm: Norm, case: Case) -> Run:
+    return Run(given_of(norm, case, norm.geometry(case)), case.dtype)
+
+
+def _mutated(norm: Norm, output: str, words: str, case: Case) -> Float64s:
+    """Return an output by a mutant; the right one in a case without the input that it is about."""
+    key = key_of(norm, case)
+    changes = _mutants(norm, output, key).get(words, {})
+    values = _run(norm, case).result(graph_of(norm, key)[output], changes)
+    return _shaped(norm, output, case, values)
+
+
+def _shaped(norm: Norm, output: str, case: Case, values: Float64s) -> Float64s:
+    return values.reshape(len(case.x), -1) if norm.is_rows(output) else values.reshape(-1)
+
+
+class _At(NamedTuple):
+    """A case, how its rows are divided, and its right results."""
+
+    norm: Norm
+    case: Case
+    geometry: Geometry
+    graph: Steps
+    run: Run
+
+    def right(self, name: str) -> Any:
+        """Return the numbers of a step."""
+        return self.run.right(self.graph[name])
+
+    def units(self, rows: Float64s) -> Float64s:
+        """Return rows as (rows, units of a row, elements of a unit)."""
+        return self.geometry.units_of(rows).reshape(len(rows), self.geometry.count, -1)
+
+    def mean(self, units: Float64s) -> Any:
+        """Return the mean of each unit, or 0 without one."""
+        return units.mean(axis=-1, keepdims=True) if self.norm.centred else 0 * units[..., :1]
+
+
+ChangeAt = Callable[[_At, Any], Any]
+"""Returns the numbers of a step, from the right ones."""
+
+
+def _wrong(
+    norm: Norm,
+    output: str,
+    inputs: Inputs = lambda case: case,
+    divide: Divide = lambda geometry: geometry,
+    **changes: ChangeAt,
+) -> Hypothesis:
+    """Return a hypothesis of changed inputs, another division of rows, or changed steps."""
+
+    def result(right: Case) -> Float64s:
+        case = inputs(right)
+        geometry = divide(norm.geometry(case))
+        graph = graph_of(norm, key_of(norm, case, geometry))
+        run = Run(given_of(norm, case, geometry), case.dtype)
+        at = _At(norm, case, geometry, graph, run)
+        hooks = {
+            graph[name]: changed(partial(_at_run, change, at))
+            for name, change in changes.items()
+            if name in graph
+        }
+        return _shaped(norm, output, case, run.result(graph[output], hooks))
+
+    return result
+
+
+def _at_run(change: ChangeAt, at: _At, _: Run, right: Any) -> Any:
+    return change(at, right)
+
+
+def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return hypotheses about how rows are divided into units."""
+    wrong = partial(_wrong, norm, output)
+    if norm.axes > 1 and norm.share == 1:
+        words = "the last axis alone is normalized"
+        return {words: wrong(divide=lambda each: replace(each, units="a"))}
+    division = norm.geometry_of(1, "as-1x1")
+    if not division.units:
+        return {}
+    plural = {"t": "heads" if norm.heads else "rows", "s": "places"}.get(division.units, "groups")
+    plural = "channels" if norm.name == "instance_norm" else plural
+    table = {
+        f"{plural} are ignored": wrong(divide=lambda each: replace(each, units="")),
+        f"squares of the next of the {plural} are counted, up to a power of two": wrong(
+            w=_with_next_unit
+        ),
+    }
+    if norm.groups > 1:
+        table |= {
+            "there are twice as many groups": wrong(divide=_twice_the_groups),
+            "groups are interleaved: column c is in group c % G": wrong(divide=_interleaved),
+            "gamma and beta are those of the first column of a group": wrong(
+                partial(_other_columns, norm, lambda each: np.repeat(each[:, :1], each.shape[1]))
+            ),
+            "gamma and beta are those of the first group": wrong(
+                partial(_other_columns, norm, lambda each: np.tile(each[0], len(each)))
+            ),
+            "z is that of the first group": wrong(partial(_gate_of_first_group, norm)),
+        }
+    if norm.spatial:
+        words = "gamma and beta are read at offset % C, as though channels were the last axis"
+        table[words] = wrong(gamma=_channels_last, beta=_channels_last)
+    if norm.spatial and norm.groups > 1 and output == "dgamma":
+        words = "dgamma has the mean and r of group c % G, not of c // (C/G)"
+        table[words] = wrong(dgamma_terms=_of_other_groups)
+    return table
+
+
+def _with_next_unit(at: _At, w: Float64s) -> Any:
+    """Add squares of the first elements of the next unit, in lanes beyond a unit."""
+    x, size = at.units(at.norm.normalized(at.case)), at.geometry.unit_size
+    over = x[:, 1:, : (1 << (size - 1).bit_length()) - size] - at.mean(x)[..., :-1, :]
+    more = np.zeros((*x.shape[:2], 1))
+    more[:, :-1] = (over**2).sum(axis=2, keepdims=True) / size
+    return w + more.reshape(w.shape)
+
+
+def _inner(geometry: Geometry) -> str:
+    """Return the axis of the columns of a group."""
+    return "c" if "c" in geometry.sizes else "d"
+
+
+def _twice_the_groups(geometry: Geometry) -> Geometry:
+    inner, sizes = _inner(geometry), geometry.sizes
+    if sizes[inner] % 2:
+        return geometry
+    return replace(geometry, sizes={**sizes, "g": 2 * sizes["g"], inner: sizes[inner] // 2})
+
+
+def _interleaved(geometry: Geometry) -> Geometry:
+    swapped = str.maketrans({"g": _inner(geometry), _inner(geometry): "g"})
+    axes, columns = (names.translate(swapped) for names in (geometry.axes, geometry.columns))
+    return replace(geometry, axes=axes, columns=columns)
+
+
+def _other_columns(norm: Norm, change: Callable[[Any], Any], case: Case) -> Case:
+    """Change parameters, given as one row for each group."""
+    given = {key: case.inputs.get(key) for key in ("gamma", "beta")}
+    return case.with_inputs(
+        **{key: change(v.reshape(norm.groups, -1)) for key, v in given.items() if v is not None}
+    )
+
+
+def _gate_of_first_group(norm: Norm, case: Case) -> Case:
+    if "z" not in case.inputs:
+        return case
+    geometry = norm.geometry(case)
+    first = geometry.units_of(case.rows["z"])[:: geometry.count]
+    return case.with_inputs(z=geometry.rows_of(np.repeat(first, geometry.count, axis=0)))
+
+
+def _channels_last(at: _At, columns: Float64s) -> Float64s:
+    return np.resize(columns.reshape(-1), (1, *at.geometry.shape(at.geometry.axes)))
+
+
+def _of_other_groups(at: _At, terms: Float64s) -> Any:
+    """Return the terms of dgamma with the mean and r of other groups."""
+    x = at.units(at.norm.normalized(at.case))
+    groups, channels = at.geometry.count, at.geometry.width
+    other = np.arange(channels) % groups
+    mean, r = at.mean(x)[:, other], at.right("r").reshape(len(x), groups, 1)[:, other]
+    xhat = (x.reshape(len(x), channels, -1) - mean) * r
+    return at.right("e") * xhat.reshape(terms.shape)
+
+
+def _of_options(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return hypotheses about the options of a norm: the gate, the variance, a residual."""
+    wrong, table = partial(_wrong, norm, output), dict[str, Hypothesis]()
+    if norm.gates_by_z:
+        other = {"silu": "sigmoid", "sigmoid": "silu"}[norm.activation]
+        moved = norm.activation + ("" if norm.gate_first else "-first")
+        gates = {
+            "the gate comes after the norm" if norm.gate_first else "the gate comes first": moved,
+            f"the gate is {other}, not {norm.activation}": norm.gate.replace(
+                norm.activation, other
+            ),
+        }
+        table |= {
+            words: _wrong(norm.with_options(gate=gate), output) for words, gate in gates.items()
+        }
+    if norm.gate_first and output == "dgamma":
+        table["it has xhat of x without the gate"] = wrong(dgamma_terms=_of_ungated)
+    if norm.gate == "self":
+        table["the derivative of silu is taken at xhat"] = wrong(slope=_slope_at_xhat)
+    if norm.adds and not norm.gate_first:
+        table["r is that of x without the residual"] = wrong(w=_without_residual)
+    if norm.share < 1:
+        table |= {
+            "all columns count for the variance": _wrong(norm.with_options(variance=""), output),
+            "the sum of squares is divided by all columns": wrong(w=_over_all_columns),
+            "xhat*mean(g*xhat) is subtracted in all columns": wrong(
+                projected=lambda at, _: at.right("xhat") * at.right("along")
+            ),
+        }
+    return table
+
+
+def _of_ungated(at: _At, terms: Float64s) -> Any:
+    x = at.units(at.norm.normalized(at.case))
+    c = at.geometry.rows_of((x - at.mean(x)).reshape(-1, at.geometry.unit_size))
+    return at.right("e") * c.reshape(terms.shape) * at.right("r")
+
+
+def _slope_at_xhat(at: _At, _: Float64s) -> Float64s:
+    xhat = at.right("xhat")
+    sigma = 1 / (1 + np.exp(-xhat))
+    return np.asarray(sigma * (1 + xhat * (1 - sigma)))
+
+
+def _without_residual(at: _At, w: Float64s) -> Any:
+    x = at.units(at.case.rows["x"].astype(np.float64))
+    counted = at.norm.counted(x.shape[2])
+    sums = ((x - at.mean(x))[..., :counted] ** 2).sum(axis=2)
+    return (sums if at.norm.divisor == "sum" else sums / counted).reshape(w.shape)
+
+
+def _over_all_columns(at: _At, w: Float64s) -> Any:
+    size = at.geometry.unit_size
+    return w * (at.norm.counted(size) / size)
+
+
+def _of_inputs(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return hypotheses about where inputs are read."""
+    wrong = partial(_wrong, norm, output)
+    table = {"inputs are read as though they were contiguous": wrong(_misread)}
+    if norm.modulate == "sample":
+        words = "scale and shift are those of sample row % N, not of row // T"
+        table[words] = wrong(scale=_of_other_samples, shift=_of_other_samples)
+    return table
+
+
+def _misread(case: Case) -> Case:
+    return case.with_inputs(
+        **{key: read_without_gaps(case, rows, False) for key, rows in case.rows.items()}
+    )
+
+
+def _of_other_samples(at: _At, right: Float64s) -> Any:
+    samples, units = right.reshape(len(right), -1), at.geometry.count
+    return samples[np.arange(len(right) * units) % len(right)].reshape(len(right), units, -1)

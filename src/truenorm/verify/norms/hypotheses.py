@@ -1,0 +1,530 @@
+"""Hypotheses: the results of a norm if one of its steps were wrong in a known way.
+
+The tables map the text of a hypothesis, which follows "if", to the steps that it replaces. In a
+text, "it" is the result that is diagnosed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from truenorm.verify.formula.rounding import accumulate_rows, rounded, sum_in_sequence, truncated
+from truenorm.verify.norms.changes import (
+    NARROW,
+    R,
+    Table,
+    changed,
+    constant,
+    rounded_steps,
+    scaled,
+    type_named,
+    whole_blocks,
+    zero,
+)
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.row_statistics import of_statistics, over_tile
+from truenorm.verify.norms.steps import Changes, Step, Steps, mean
+from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.types import Array, Float64s
+
+ROW_BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128, 256)
+MOST_BLOCKS = 65_535
+"""The largest size of a grid's second dimension in CUDA."""
+SUMMANDS = {"dgamma": "terms", "dbeta": "dy"}
+
+
+def of_results(norm: Norm) -> Table:
+    """Return hypotheses about gamma, beta, y and the sum with the residual."""
+    table = {**_of_gain(norm), **_of_y()}
+    if "beta" in norm.parameters:
+        table |= _of_beta()
+    if norm.adds:
+        table |= _of_sum(norm)
+    return table
+
+
+def _of_gain(norm: Norm) -> Table:
+    table: Table = {
+        "gamma is left out": {"gain": constant(1.0)},
+        "the sign of the gain is lost": changed(lambda _, gain: np.abs(gain), "gain"),
+        "gamma has the other sign": {"gain": lambda at: _offset(at) - at.input("gamma", 1.0)},
+        "gamma is rounded to the type of x": {"gain": partial(_with_gamma, _gain_in_type_of_x)},
+        "the bytes of gamma are read as numbers of the type of x": {
+            "gain": partial(_with_gamma, _gain_from_bytes)
+        },
+        "0 is used for a gamma that is None": {"gain": partial(_default, "gain", "gamma", 0.0)},
+        "the gain is squared": changed(lambda _, gain: gain**2, "gain"),
+        **_of_columns("gamma", "gain"),
+        "x is multiplied by the gain before it is normalized": {"y": _gain_first},
+        "x is multiplied by the gain before the mean is subtracted": {
+            "y": lambda at: (at["rows"] * at["gain"] - at["mean"]) * at["r"] + at["beta"]
+        },
+        "xhat is divided by the gain, not multiplied": changed(lambda _, gain: 1 / gain, "gain"),
+    }
+    offsets = {"the gain is 1 + gamma, and not gamma": 1.0}
+    if norm.gain == "zero-centred":
+        offsets = {
+            "the gain is gamma, and not 1 + gamma": -1.0,
+            "the gain is 2 + gamma, and not 1 + gamma": 1.0,
+        }
+    for text, offset in offsets.items():
+        table[text] = {"gain": partial(_with_gamma, partial(_shifted_gain, offset))}
+    return table
+
+
+def _of_columns(name: str, *steps: str) -> Table:
+    """Return hypotheses about numbers that belong to other columns."""
+    return {
+        f"{name} is that of the next column": changed(lambda _, each: np.roll(each, -1), *steps),
+        f"{name} is that of the column before": changed(lambda _, each: np.roll(each, 1), *steps),
+        f"{name} is in reverse order": changed(lambda _, each: each[::-1], *steps),
+        f"{name} is that of the first column": changed(
+            lambda _, each: np.full_like(each, each[0]), *steps
+        ),
+    }
+
+
+def _gain_first(at: Steps) -> Float64s:
+    c = at["rows"] * at["gain"]
+    c = c - mean(c) if at.norm.centred else c
+    return c / np.sqrt(mean(c * c) + at["eps"]) + at["beta"]
+
+
+def _default(step: str, name: str, value: float, at: Steps) -> Float64s:
+    return np.full(1, value) if at.case.inputs.get(name) is None else at.right(step)
+
+
+def _offset(at: Steps) -> float:
+    return float(at.norm.gain == "zero-centred")
+
+
+def _with_gamma(gain: Callable[[Steps, Array], Float64s], at: Steps) -> Float64s:
+    """Return another gain; without gamma, the right one."""
+    gamma: Array | None = at.case.inputs.get("gamma")
+    return at.right("gain") if gamma is None else gain(at, gamma)
+
+
+def _shifted_gain(offset: float, at: Steps, _: Array) -> Float64s:
+    return at.right("gain") + offset
+
+
+def _gain_in_type_of_x(at: Steps, gamma: Array) -> Float64s:
+    return rounded(gamma.astype(np.float64), at.case.dtype) + _offset(at)
+
+
+def _gain_from_bytes(at: Steps, gamma: Array) -> Float64s:
+    if gamma.itemsize <= at.case.x.itemsize:
+        return at.right("gain")
+    return np.asarray(gamma.view(at.case.x.dtype)[: len(gamma)], np.float64) + _offset(at)
+
+
+def _of_beta() -> Table:
+    return {
+        "1 is used for a beta that is None": {"beta": partial(_default, "beta", "beta", 1.0)},
+        "beta is left out": {"beta": constant(0.0)},
+        **_of_columns("beta", "beta"),
+        "beta is added twice": scaled(2, "beta"),
+        "beta is subtracted": scaled(-1, "beta"),
+        "beta is multiplied by gamma, too": changed(lambda at, beta: beta * at["gain"], "beta"),
+        "y is beta alone": {"y": lambda at: 0 * at["rows"] + at["beta"]},
+        "gamma and beta are left out": {"gain": constant(1.0), "beta": constant(0.0)},
+        "gamma and beta are exchanged": {
+            "gain": lambda at: at.input("beta", 0.0),
+            "beta": lambda at: at.right("gain"),
+        },
+    }
+
+
+def _of_y() -> Table:
+    table: Table = {
+        "nothing is written: it is 0": scaled(0, "y", "sum", "dx", "dresidual", "dgamma", "dbeta"),
+        f"the row is not multiplied by {R}": {"y": lambda at: at["c"] * at["gain"] + at["beta"]},
+        "the row is returned as it is": {"y": lambda at: at["rows"]},
+        f"the row is multiplied by {R} twice": {
+            "y": lambda at: at["xhat"] * at["r"] * at["gain"] + at["beta"]
+        },
+        "y is truncated, not rounded": changed(lambda at, y: truncated(y, at.y_type), "y"),
+        "the last element of a row of odd width also overwrites the first of the next row": {
+            "y": _overwritten_starts
+        },
+        "rows beyond 65,535 are not written": changed(_without_late_rows, "y"),
+        "the elements are written column by column": changed(
+            lambda _, y: y.T.reshape(y.shape), "y", "dx"
+        ),
+        "x is read column by column": changed(lambda _, rows: rows.T.reshape(rows.shape), "rows"),
+        "the rows are those of the next row": changed(lambda _, y: np.roll(y, -1, axis=0), "y"),
+        "the rows are those of the row before": changed(lambda _, y: np.roll(y, 1, axis=0), "y"),
+    }
+    for kind in (*NARROW, "TF32"):
+        table[f"it is rounded to {kind} on the way"] = rounded_steps(kind, "y", "sum")
+        table[f"xhat is rounded to {kind}"] = rounded_steps(kind, "xhat")
+    return table
+
+
+def _without_late_rows(at: Steps, right: Float64s) -> Float64s:
+    return right * (np.arange(at.count)[:, np.newaxis] < MOST_BLOCKS)
+
+
+def _overwritten_starts(at: Steps) -> Float64s:
+    """Return y as written from the last row to the first, two elements at a time."""
+    y: Float64s = at.right("y").copy()
+    if at.size % 2:
+        y[1:, 0] = y[:-1, -1]
+    return y
+
+
+def _total(summands: Callable[[Float64s, Float64s], Iterable[Float64s]]) -> Step:
+    """Return a sum in the type of x that is rounded after each summand."""
+
+    def total(at: Steps) -> Float64s:
+        total = np.zeros(1)
+        for each in summands(at.input("x", 0.0), at.input("residual", 0.0)):
+            total = rounded(total + each, at.case.dtype)
+        return total
+
+    return total
+
+
+def _exact_sum(at: Steps) -> Float64s:
+    return at.input("x", 0.0) + at.input("residual", 0.0)
+
+
+SUMS: Changes = {
+    "x alone is used, without the residual": _total(lambda x, _: (x,)),
+    "the residual alone is used, without x": _total(lambda _, residual: (residual,)),
+    "the residual is added twice": _total(lambda x, residual: (x, residual, residual)),
+    "x is added twice": _total(lambda x, residual: (x, residual, x)),
+    "the residual is subtracted": _total(lambda x, residual: (x, -residual)),
+    "x + residual is truncated, not rounded": lambda at: truncated(_exact_sum(at), at.case.dtype),
+    "the residual is rounded to float16 first": _total(
+        lambda x, residual: (x, rounded(residual, "float16"))
+    ),
+    "the residual is rounded to bfloat16 first": _total(
+        lambda x, residual: (x, rounded(residual, "bfloat16"))
+    ),
+}
+"""What is normalized and returned as the sum."""
+
+
+def _of_sum(norm: Norm) -> Table:
+    """Return hypotheses about the residual."""
+    other = "x and residual are added without rounding"
+    if norm.sum == "unrounded":
+        other = "the sum is rounded before it is normalized"
+    table: Table = {text: dict.fromkeys(("rows", "sum"), step) for text, step in SUMS.items()}
+    return table | {
+        "y is returned as the sum": {"sum": lambda at: at["y"]},
+        "xhat is returned as the sum": {"sum": lambda at: at["xhat"]},
+        other: {"rows": lambda at: at["sum"] if norm.sum == "unrounded" else _exact_sum(at)},
+    }
+
+
+def of_gradients(norm: Norm) -> Table:
+    """Return hypotheses about dx."""
+    table = _of_mean_g(norm)
+    table |= {
+        "xhat*mean(g*xhat) is left out": zero("projection"),
+        "xhat*mean(g*xhat) is subtracted twice": scaled(2, "projection"),
+        "xhat*mean(g*xhat) is added, not subtracted": scaled(-1, "projection"),
+        "xhat*mean(g*xhat) is a sum, not divided by D": _times_size("projection"),
+        "x - mean is used for xhat in xhat*mean(g*xhat)": {
+            "projection": lambda at: at["c"] * mean(at["g"] * at["c"])
+        },
+        "xhat*mean(g*xhat) is divided by the root once more": _times_r("projection"),
+        f"xhat*mean(g*xhat) lacks one factor {R}": changed(
+            lambda at, projection: projection / at["r"], "projection"
+        ),
+        "x is used for xhat in xhat*mean(g*xhat)": {
+            "projection": lambda at: at["rows"] * mean(at["g"] * at["rows"])
+        },
+        "x is used for the first xhat in xhat*mean(g*xhat)": {
+            "projection": lambda at: at["rows"] * mean(at["g"] * at["xhat"])
+        },
+        "gamma is left out of mean(g*xhat)": {
+            "projection": lambda at: at["xhat"] * mean(at["dy"] * at["xhat"])
+        },
+        "gamma is applied twice in xhat*mean(g*xhat)": _times_gain("projection"),
+        "gamma is applied after the projection": {
+            "g": lambda at: at["dy"],
+            **_times_gain("dnorm"),
+        },
+        "gamma is applied once more, after the projection": _times_gain("dnorm"),
+        f"dx is not multiplied by {R}": changed(lambda at, dnorm: dnorm / at["r"], "dnorm"),
+        f"dx is multiplied by {R} twice": _times_r("dnorm"),
+        "dx is divided by D": changed(lambda at, dnorm: dnorm / at.size, "dnorm"),
+        "dx is multiplied by D": _times_size("dnorm"),
+        "dx has the other sign": scaled(-1, "dx"),
+        "rows beyond 65,535 are not written": changed(_without_late_rows, "dx"),
+        "dx is dy as it is": {"dnorm": lambda at: at["dy"]},
+    }
+    means = ("mean_g", "projection") if norm.centred else ("projection",)
+    these = "mean(g) and mean(g*xhat) are" if norm.centred else "mean(g*xhat) is"
+    table |= {
+        f"{these} divided by D - 1": changed(
+            lambda at, right: right * (at.size / max(at.size - 1, 1)), *means
+        ),
+        f"{these} divided by the next power of two, not by D": over_tile(0, *means),
+    }
+    if norm.adds:
+        table |= {
+            "dsum is left out": zero("dsum"),
+            "dsum is added twice": scaled(2, "dsum"),
+            "dsum is subtracted": scaled(-1, "dsum"),
+            "the gradient of the norm is left out: it is dsum": {
+                "dnorm": lambda at: np.zeros(at.case.shape)
+            },
+            "dsum is sent through the norm, with dy": {"dy": _dy_and_dsum, **zero("dsum")},
+            "dsum is sent through the norm, and added, too": {"dy": _dy_and_dsum},
+        }
+    return table
+
+
+def _times_size(*steps: str) -> Changes:
+    return changed(lambda at, right: at.size * right, *steps)
+
+
+def _times_r(*steps: str) -> Changes:
+    return changed(lambda at, right: right * at["r"], *steps)
+
+
+def _times_gain(*steps: str) -> Changes:
+    return changed(lambda at, right: at["gain"] * right, *steps)
+
+
+def _dy_and_dsum(at: Steps) -> Float64s:
+    return rounded(at.right("dy") + at.right("dsum"), at.case.dtype)
+
+
+def _of_mean_g(norm: Norm) -> Table:
+    if not norm.centred:
+        return {"mean(g) is subtracted": {"mean_g": lambda at: mean(at["g"])}}
+    return {
+        "mean(g) is left out": zero("mean_g"),
+        "mean(g) is subtracted twice": scaled(2, "mean_g"),
+        "mean(g) is added, not subtracted": scaled(-1, "mean_g"),
+        "mean(g) is a sum, not divided by D": _times_size("mean_g"),
+        "mean(g) is that of dy, without gamma": {"mean_g": lambda at: mean(at["dy"])},
+        "mean(g) and xhat*mean(g*xhat) are left out": zero("mean_g", "projection"),
+        "mean(g) and mean(g*xhat) are exchanged": {
+            "mean_g": lambda at: mean(at["g"] * at["xhat"]),
+            "projection": lambda at: at["xhat"] * mean(at["g"]),
+        },
+        "mean(g) and xhat*mean(g*xhat) are sums, not divided by D": _times_size(
+            "mean_g", "projection"
+        ),
+    }
+
+
+def of_saved(norm: Norm) -> Table:
+    """Return hypotheses about what backward computes its results from."""
+    y_over_gain = "(y - beta)/gain" if "beta" in norm.parameters else "y/gain"
+    return {
+        f"xhat is taken from y, as {y_over_gain}": {"xhat": lambda at: _from_y(at, _y(at))},
+        f"xhat is taken from the rounded y, as {y_over_gain}": {
+            "xhat": lambda at: _from_y(at, rounded(_y(at), at.y_type))
+        },
+        "a row whose dy is 0 is divided by 0": changed(_nan_where_dy_is_zero, "dnorm"),
+    }
+
+
+def _y(at: Steps) -> Float64s:
+    return at.right("xhat") * at["gain"] + at["beta"]
+
+
+def _from_y(at: Steps, y: Float64s) -> Float64s:
+    return (y - at["beta"]) / at["gain"]
+
+
+def _nan_where_dy_is_zero(at: Steps, dnorm: Float64s) -> Float64s:
+    is_zero = (at["dy"] == 0).all(axis=1, keepdims=True)
+    return np.where(is_zero, np.nan, dnorm)
+
+
+def of_parameters(norm: Norm) -> Table:
+    """Return hypotheses about the sums over rows, dgamma and dbeta."""
+    rows = "the sum" if norm.adds else "x"
+    both = ("dgamma", "dbeta")
+    table: Table = {
+        f"it is summed from {rows}, not from xhat": {"terms": lambda at: at["dy"] * at["rows"]},
+        f"it is summed from {rows} - mean, not from xhat": {
+            "terms": lambda at: at["dy"] * at["c"]
+        },
+        "it is summed from y, not from xhat": {"terms": lambda at: at["dy"] * at["y"]},
+        "xhat is divided by the root once more": _times_r("terms"),
+        "it is multiplied by the gain": _times_gain(*both),
+        "it is divided by the gain": changed(lambda at, right: right / at["gain"], *both),
+        "it is the sum of dy": {"dgamma": lambda at: at["dbeta"]},
+        "it is the sum of dy*xhat": {"dbeta": lambda at: at["dgamma"]},
+        "it is the sum of dx": changed(lambda at, _: at["dx"].sum(axis=0), *both),
+        "it has the other sign": scaled(-1, *both),
+        "it is divided by D": changed(lambda at, right: right / at.size, *both),
+        **_of_columns("it", *both),
+        **{text: {"row_weights": partial(_weights, rule)} for text, rule in ROW_WEIGHTS.items()},
+    }
+    for block in ROW_BLOCKS:
+        for text, rule in BLOCK_WEIGHTS.items():
+            table[text.format(block)] = {"row_weights": partial(_weights, partial(rule, block))}
+    for kind in ("float16", "the type of x"):
+        table[f"it is summed in {kind}, row by row"] = {
+            name: partial(_accumulated, kind, name) for name in both
+        }
+        table[f"its terms are rounded to {kind}, and summed in it"] = {
+            name: partial(_narrow_sum, kind, name) for name in both
+        }
+    if norm.adds:
+        table["it is summed from dy + dsum, not from dy"] = {"dy": _dy_and_dsum}
+        table["it is summed from dsum, not from dy"] = {"dy": lambda at: at.right("dsum")}
+    return table
+
+
+def _accumulated(kind: str, name: str, at: Steps) -> Float64s:
+    return accumulate_rows(at[SUMMANDS[name]], type_named(kind, at))
+
+
+def _narrow_sum(kind: str, name: str, at: Steps) -> Float64s:
+    return sum_in_sequence(at[SUMMANDS[name]], type_named(kind, at), 0)
+
+
+Weights = Callable[[Any, int], Any]
+
+ROW_WEIGHTS: dict[str, Weights] = {
+    "it is the mean over rows, not the sum": lambda _, count: np.full(count, 1 / count),
+    "the last row is left out": lambda row, count: row < count - 1,
+    "the first row is left out": lambda row, _: row > 0,
+    "it is that of the first row": lambda row, _: row < 1,
+    "it is that of the last row": lambda row, count: row == count - 1,
+    "the second half of the rows is left out": lambda row, count: row < count // 2,
+    "every second row is left out": lambda row, _: row % 2 == 0,
+    "rows beyond 65,535 are left out": lambda row, _: row < MOST_BLOCKS,
+    "rows are counted twice": lambda _, count: np.full(count, 2.0),
+    "the first row is counted twice": lambda row, _: 1.0 + (row == 0),
+    "the last row is counted twice": lambda row, count: 1.0 + (row == count - 1),
+}
+"""How often each row is counted, from its index and the number of rows."""
+
+
+def _weights(rule: Weights, at: Steps) -> Float64s:
+    return np.asarray(rule(np.arange(at.count), at.count), np.float64)[:, np.newaxis]
+
+
+def _in_whole_block(block: int, row: Any, count: int) -> Any:
+    return row < whole_blocks(count, block)
+
+
+def _in_some_whole_block(block: int, row: Any, count: int) -> Any:
+    return row < count - count % block
+
+
+def _in_even_block(block: int, row: Any, _: int) -> Any:
+    return row // block % 2 == 0
+
+
+def _in_first_block(block: int, row: Any, _: int) -> Any:
+    return row < block
+
+
+def _in_last_block(block: int, row: Any, count: int) -> Any:
+    return row // block == (count - 1) // block
+
+
+def _is_not_last(block: int, row: Any, _: int) -> Any:
+    return row % block != block - 1
+
+
+BLOCK_WEIGHTS: dict[str, Callable[[int, Any, int], Any]] = {
+    "the last, partial block of {} rows is left out": _in_whole_block,
+    "every second block of {} rows is left out": _in_even_block,
+    "rows beyond the first {} are left out": _in_first_block,
+    "the rows from N - N % {} on are left out": _in_some_whole_block,
+    "only the last block of {} rows is summed": _in_last_block,
+    "the last of every {} rows is left out": _is_not_last,
+}
+"""By text, with the size of a block: the weights of rows."""
+
+
+def of_layouts(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return hypotheses about rows with gaps in memory that are read as though they had none."""
+    hypotheses: dict[str, Hypothesis] = {}
+    for names in _read_together(norm, output):
+        *others, last = names
+        arrays, are, were = last, "is", "it were"
+        if others:
+            arrays, are, were = f"{', '.join(others)} and {last}", "are", "they were"
+        for text, only_in_rows in (
+            (f"{were} contiguous", False),
+            ("the elements of a row had no gaps", True),
+        ):
+            hypotheses[f"{arrays} {are} read as though {text}"] = partial(
+                _misread, norm, output, names, only_in_rows
+            )
+    return hypotheses
+
+
+def _read_together(norm: Norm, output: str) -> list[tuple[str, ...]]:
+    """Return groups of arrays that may be misread alike: single ones, or all of a pass."""
+    data: tuple[str, ...] = ("x", "residual") if norm.adds else ("x",)
+    gradients: tuple[str, ...] = ("dy", "dsum") if norm.adds else ("dy",)
+    if output in ("y", "sum"):
+        gradients = ()
+    elif output == "dbeta":
+        data, gradients = (), ("dy",)
+    elif output == "dgamma":
+        gradients = ("dy",)
+    groups = [*((name,) for name in (*data, *gradients)), data, gradients, (*data, *gradients)]
+    return [names for names in dict.fromkeys(groups) if names]
+
+
+def _misread(
+    norm: Norm, output: str, names: Sequence[str], only_in_rows: bool, case: Case
+) -> Float64s:
+    arrays = {name: read_without_gaps(case, case.rows[name], only_in_rows) for name in names}
+    return Steps(norm, case.with_inputs(**arrays), {})[output]
+
+
+def read_without_gaps(case: Case, rows: Array, only_in_rows: bool) -> Array:
+    """Return the numbers that are read from a view of rows as though it had no gaps."""
+    laid = case.in_layout(rows)
+    if laid.ndim != rows.ndim or laid.flags.c_contiguous:
+        return rows
+    row = laid.strides[0] if only_in_rows else rows.shape[1] * rows.itemsize
+    read: Array = np.lib.stride_tricks.as_strided(laid, laid.shape, (row, rows.itemsize))
+    return read.copy()
+
+
+OF_A_ROW = frozenset({"rows", "mean", "c", "eps", "w", "r", "xhat"})
+OF_DX = OF_A_ROW | {"gain", "dy", "g", "mean_g", "projection", "dnorm", "dsum", "dx"}
+STEPS_OF = {
+    "y": OF_A_ROW | {"gain", "beta", "y"},
+    "sum": frozenset({"sum"}),
+    "dx": OF_DX,
+    "dresidual": OF_DX | {"dresidual"},
+    "dgamma": OF_A_ROW | {"dy", "row_weights", "terms", "dgamma"},
+    "dbeta": frozenset({"dy", "row_weights", "dbeta"}),
+}
+"""By output: the steps that it depends on."""
+TABLES_OF: dict[str, tuple[Callable[[Norm], Table], ...]] = {
+    "y": (of_statistics, of_results),
+    "sum": (of_results,),
+    "dx": (of_statistics, of_results, of_gradients, of_saved),
+    "dresidual": (of_statistics, of_results, of_gradients, of_saved),
+    "dgamma": (of_statistics, of_results, of_parameters, of_saved),
+    "dbeta": (of_statistics, of_results, of_parameters),
+}
+
+
+@cache
+def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return the hypotheses for one output of a norm, by their text."""
+    hypotheses: dict[str, Hypothesis] = {
+        text: partial(_evaluate, norm, output, changes)
+        for table in TABLES_OF[output]
+        for text, changes in table(norm).items()
+        if STEPS_OF[output] & changes.keys()
+    }
+    return hypotheses | of_layouts(norm, output)
+
+
+def _evaluate(norm: Norm, output: str, changes: Changes, case: Case) -> Float64s:
+    return Steps(norm, case, changes)[output]

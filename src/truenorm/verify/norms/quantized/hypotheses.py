@@ -1,0 +1,631 @@
+"""Likely causes of wrong codes and scales: steps of a quantized norm, each done otherwise.
+
+A hypothesis computes codes or scales from y, which each recipe rounds differently: all are tried.
+It is compared by bits, with the results that float32 noise in y cannot change.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.norms.codes import E4M3FN, E4M3FNUZ, CodeType
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.quant import POWERS, Quant
+from truenorm.verify.norms.quantized.answers import (
+    Mask,
+    QuantizedExpected,
+    in_groups,
+    largest_in_groups,
+)
+from truenorm.verify.norms.quantized.recipes import NORMS, SCALING_NOISE, norms_of
+from truenorm.verify.norms.recipes import RoundedComputation
+from truenorm.verify.operation import Case, Results
+from truenorm.verify.oracle import expected
+from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of
+
+Run = tuple[Case, Results]
+FITS = 0.999
+"""The share of decided elements, and of wrong ones among them, that a hypothesis must have."""
+SURELY_NOT = 0.9
+"""A hypothesis is given up after a case in which fewer elements fit."""
+LARGEST_CASE = 2**16
+"""Elements of cases that are compared."""
+LARGEST_FLOAT32, SMALLEST_FLOAT32 = float(np.finfo(np.float32).max), 2.0**-149
+ANY_SCALE = -1.0
+"""Stands for the scale of a group of zeros, which may be any."""
+BLOCKS = (1024, 512, 256, 128, 64, 32)
+OTHER_EPS = (1e-5, 1e-6, 1e-8, 1e-12, 0.0)
+ADDED_TO_SCALE = (1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
+OTHER_QMAX = (448.0, 240.0, 224.0, 57344.0, 128.0, 127.0, 256.0, 6.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """y of a case by one recipe, and the scales that were returned or given.
+
+    `low` and `high` are the numbers next to `y` that float32 noise allows, by their size.
+    """
+
+    case: Case
+    quant: Quant
+    y: Float64s
+    low: Float64s
+    high: Float64s
+    scales: Float64s
+
+    @property
+    def unit(self) -> Float64s:
+        """The value of the code 1 for each element."""
+        return self.spread(self.quant.code_units(self.scales, self.case))
+
+    @property
+    def global_scale(self) -> float:
+        """The scale of all block scales."""
+        return self.quant.setting_of(self.case)
+
+    def spread(self, scales: Float64s) -> Float64s:
+        """Return one scale for each element."""
+        return np.broadcast_to(self.quant.spread(scales, self.y.shape[1]), self.y.shape)
+
+    def own_scales(self, y: Float64s) -> Float64s:
+        """Return the scales of y by the rule, in float64; `ANY_SCALE` for zeros."""
+        quant, amax = self.quant, largest_in_groups(np.abs(y), self.quant)
+        if quant.scale_type == "e8m0":
+            scales = np.ldexp(1.0, quant.powers(amax))
+        elif quant.scale_type == "e4m3fn":
+            scales = E4M3FN.nearest(amax * self.global_scale / quant.code.largest)
+        else:
+            scales = np.maximum(amax / quant.code.largest, quant.least_scale)
+        return np.where(amax > 0, scales, ANY_SCALE)
+
+
+Predict = Callable[[Rows, Float64s], Float64s]
+"""Returns codes or scales, decoded, for rows with another y."""
+Change = Callable[[Case], Case | None]
+"""Returns the case whose right results are returned, or None if there is none."""
+
+
+class Hypothesis(NamedTuple):
+    """What is done otherwise, in words; `change` is a change of the inputs."""
+
+    words: str
+    predict: Predict
+    change: Change | None = None
+    scales_zeros: bool = False  # also about codes whose scale is 0
+
+
+# Hypotheses about the conversion to codes: functions of y in units of the scale
+
+
+def _not_saturated(code: CodeType, v: Float64s) -> Float64s:
+    beyond = np.abs(v) > code.largest + code.steps(np.asarray(code.largest)) / 2
+    overflow = np.copysign(np.inf, v) if code.name == "e5m2" else np.nan
+    return np.where(beyond, overflow, code.nearest(v))
+
+
+def _clamped(at: CodeType, code: CodeType, v: Float64s) -> Float64s:  # noqa: ARG001 (of the interface)
+    return at.nearest(v)
+
+
+def _top_binade(code: CodeType, v: Float64s) -> Float64s:
+    top = 2.0 ** np.floor(np.log2(code.largest))
+    return np.where(np.abs(v) >= top, np.copysign(code.largest, v), code.nearest(v))
+
+
+def _truncated(code: CodeType, v: Float64s) -> Float64s:
+    sizes = code.sizes[code.sizes <= code.largest]
+    places = np.searchsorted(sizes, np.abs(v), side="right") - 1
+    return np.where(np.isnan(v), np.nan, np.copysign(sizes[places], v))
+
+
+def _wrapped(code: CodeType, v: Float64s) -> Float64s:  # noqa: ARG001 (of the interface)
+    return (np.rint(v) + 128) % 256 - 128
+
+
+def _flushed(code: CodeType, v: Float64s) -> Float64s:
+    smallest = 2.0 ** (code.quantum + code.precision - 1)
+    return np.where(np.abs(v) < smallest, 0.0, code.nearest(v))
+
+
+def _bits_of_e4m3fn(code: CodeType, v: Float64s) -> Float64s:
+    return E4M3FNUZ.decode(E4M3FN.encode(E4M3FN.nearest(np.clip(v, -code.largest, code.largest))))
+
+
+def _negative_zero(code: CodeType, v: Float64s) -> Float64s:
+    codes = code.nearest(v)
+    return np.where((codes == 0) & np.signbit(v), np.nan, codes)
+
+
+def conversions(quant: Quant) -> Iterator[tuple[str, Callable[[CodeType, Float64s], Float64s]]]:
+    """Yield wrong conversions to codes: their words, and codes of y over the scale, decoded."""
+    code = quant.code
+    infinite = "infinity" if code.name == "e5m2" else "NaN"
+    if code.name not in ("int8", "e2m1"):
+        words = f"codes beyond the largest are not saturated: they are {infinite}"
+        yield words, _not_saturated
+        yield "subnormal codes are flushed to zero", _flushed
+    for limit in OTHER_QMAX:
+        if 1 < limit < code.largest:
+            clamped = replace(code, largest=limit)
+            yield f"codes are clamped at {limit:g}", partial(_clamped, clamped)
+    if code.name == "e4m3fn":
+        yield "codes from 256 on are written as 448", _top_binade
+    yield "codes are rounded towards zero", _truncated
+    if code.name == "int8":
+        yield "codes beyond the largest wrap around", _wrapped
+    if code.name == "e4m3fnuz":
+        yield "codes have the bits of e4m3fn, not of e4m3fnuz", _bits_of_e4m3fn
+        yield "-0 is written as 0x80, which is NaN in e4m3fnuz", _negative_zero
+
+
+def _converted(
+    convert: Callable[[CodeType, Float64s], Float64s], rows: Rows, y: Float64s
+) -> Float64s:
+    return convert(rows.quant.code, y / rows.unit)
+
+
+# Hypotheses about the scaling: y in units of the scale
+
+
+def _right(rows: Rows, y: Float64s) -> Float64s:
+    """Return codes as y over the scale has them, also where that is 0/0."""
+    return rows.quant.code.nearest(y / rows.unit)
+
+
+def _by_own_scales(rows: Rows, y: Float64s) -> Float64s:
+    """Return the codes for the scales that y should have."""
+    scales = rows.own_scales(y).astype(np.float32).astype(np.float64)
+    unit = rows.spread(rows.quant.code_units(scales, rows.case))
+    return np.where(y == 0, 0.0, rows.quant.code.nearest(y / unit))
+
+
+def _times_scale(rows: Rows, y: Float64s) -> Float64s:
+    return rows.quant.code.nearest(y * rows.unit)
+
+
+def _unscaled(rows: Rows, y: Float64s) -> Float64s:
+    return rows.quant.code.nearest(y)
+
+
+def _scale_plus(number: float, rows: Rows, y: Float64s) -> Float64s:
+    return rows.quant.code.nearest(y / (rows.unit + number))
+
+
+def _where_overflow(rows: Rows, y: Float64s, overflow: Mask) -> Float64s:
+    return rows.quant.code.nearest(np.where(overflow, y * np.inf, y / rows.unit))
+
+
+def _reciprocal_overflows(rows: Rows, y: Float64s) -> Float64s:
+    return _where_overflow(rows, y, np.asarray(1 / rows.unit > LARGEST_FLOAT32))
+
+
+def _least_power_is_zero(rows: Rows, y: Float64s) -> Float64s:
+    return _where_overflow(rows, y, np.asarray(rows.unit == 2.0**-127))
+
+
+def _scale_before(rows: Rows, y: Float64s) -> Float64s:
+    unit = rows.unit.copy()
+    starts = np.arange(rows.quant.group, y.shape[1], rows.quant.group)
+    unit[:, starts] = unit[:, starts - 1]
+    return rows.quant.code.nearest(y / unit)
+
+
+def _in_groups_of(group: int, rows: Rows, y: Float64s) -> Float64s:
+    narrow = replace(rows, quant=replace(rows.quant, scale=f"per-{group}"))
+    return _by_own_scales(narrow, y)
+
+
+def _exchanged(rows: Rows, y: Float64s) -> Float64s:
+    codes = _right(rows, y)
+    return codes.reshape(len(codes), -1, 2)[:, :, ::-1].reshape(codes.shape)
+
+
+def _subnormal_as_normal(rows: Rows, y: Float64s) -> Float64s:
+    scales = rows.scales
+    wrong = (1 + scales * 2.0**9 / 8) * 2.0**-7
+    decoded = np.where((scales > 0) & (scales < 2.0**-6), wrong, scales)
+    unit = rows.spread(decoded / rows.global_scale)
+    return np.where(unit == 0, 0.0, rows.quant.code.nearest(y / unit))
+
+
+def _code_hypotheses(norm: Norm) -> Iterator[Hypothesis]:
+    quant = norm.quant
+    for words, convert in conversions(quant):
+        yield Hypothesis(words, partial(_converted, convert))
+    yield Hypothesis("zeros are divided by a scale of zero", _right, scales_zeros=True)
+    if quant.is_static:
+        done = ("multiplied by", "divided by")
+        used, declared = done if quant.direction == "divide" else done[::-1]
+        yield Hypothesis(f"y is {used} the scale, not {declared} it", _times_scale)
+        yield Hypothesis("the scale is left out", _unscaled)
+    if quant.scale_type == "float32":
+        for number in ADDED_TO_SCALE:
+            words = f"y is divided by scale + {number:g}"
+            yield Hypothesis(words, partial(_scale_plus, number))
+        words = "1/scale, or qmax/amax, overflows where the largest |y| is tiny"
+        yield Hypothesis(words, _reciprocal_overflows)
+    if quant.scale_type == "e8m0":
+        words = "the least scale, 2^-127, is flushed to zero: y is multiplied by infinity"
+        yield Hypothesis(words, _least_power_is_zero)
+    if quant.group:
+        words = "the first element of a group is scaled by the scale of the group before"
+        yield Hypothesis(words, _scale_before)
+    if quant.group and quant.scale_type == "float32":
+        for group in (each for each in BLOCKS if each < quant.group):
+            words = f"codes are scaled in groups of {group}, not of {quant.group}"
+            yield Hypothesis(words, partial(_in_groups_of, group))
+    if quant.code.name == "e2m1":
+        yield Hypothesis("the two codes of a byte are exchanged", _exchanged)
+    if quant.scale_type == "e4m3fn":
+        words = "subnormal block scales are decoded as though they were normal"
+        yield Hypothesis(words, _subnormal_as_normal)
+    yield from _input_hypotheses(_right)
+
+
+# Hypotheses about inputs
+
+
+def _with_eps(eps: float, case: Case) -> Case:
+    return replace(case, eps=eps)
+
+
+def _gamma_as(dtype: str, case: Case) -> Case | None:
+    gamma: Array = case.gamma
+    if gamma.dtype != np.float32:
+        return None
+    halves = np.ascontiguousarray(gamma).view(dtype_of(dtype))[: gamma.size]
+    return case.with_inputs(gamma=halves)
+
+
+def _without_gamma(case: Case) -> Case:
+    return case.with_inputs(gamma=np.ones_like(case.gamma))
+
+
+def _input_hypotheses(predict: Predict) -> Iterator[Hypothesis]:
+    for eps in OTHER_EPS:
+        words = f"eps is {eps:g}, whatever is given" if eps else "eps is left out"
+        yield Hypothesis(words, predict, partial(_with_eps, eps))
+    for dtype in ("bfloat16", "float16"):
+        yield Hypothesis(f"gamma is read as {dtype}", predict, partial(_gamma_as, dtype))
+    yield Hypothesis("gamma is left out", predict, _without_gamma)
+
+
+# Hypotheses about scales
+
+
+def _own(rows: Rows, y: Float64s) -> Float64s:
+    return rows.own_scales(y)
+
+
+def _of_x(rows: Rows, y: Float64s) -> Float64s:
+    norm: Norm = rows.case.operation  # type: ignore[assignment]
+    return rows.own_scales(norm.normalized(rows.case) + 0 * y)
+
+
+def _of_largest_y(rows: Rows, y: Float64s) -> Float64s:
+    largest = in_groups(y, rows.quant).max(axis=2)
+    sizes = rows.own_scales(np.repeat(np.abs(largest), rows.quant.group or y.shape[1], axis=1))
+    return np.asarray(np.copysign(sizes[:, : largest.shape[1]], largest))
+
+
+def _of_whole_blocks(block: int, rows: Rows, y: Float64s) -> Float64s:
+    whole = y.shape[1] // block * block or y.shape[1]
+    return rows.own_scales(np.where(np.arange(y.shape[1]) < whole, y, 0.0))
+
+
+def _of_all_rows(rows: Rows, y: Float64s) -> Float64s:
+    return rows.own_scales(np.full(y.shape, np.abs(y).max(initial=0.0)))
+
+
+def _over(qmax: float, rows: Rows, y: Float64s) -> Float64s:
+    return largest_in_groups(np.abs(y), rows.quant) / qmax
+
+
+def _inverse(rows: Rows, y: Float64s) -> Float64s:
+    return 1 / rows.own_scales(y)
+
+
+def _by_columns(rows: Rows, y: Float64s) -> Float64s:
+    scales = rows.own_scales(y)
+    return scales.T.reshape(scales.shape)
+
+
+def _last_is_zero(rows: Rows, y: Float64s) -> Float64s:
+    scales = rows.own_scales(y).copy()
+    scales[:, -1] = 0
+    return scales
+
+
+def _all_zero(rows: Rows, y: Float64s) -> Float64s:
+    return 0 * rows.own_scales(y)
+
+
+def _by_rule(power: str, rows: Rows, y: Float64s) -> Float64s:
+    return replace(rows, quant=replace(rows.quant, power=power)).own_scales(y)
+
+
+def _power_of_amax(rows: Rows, y: Float64s) -> Float64s:
+    amax = largest_in_groups(np.abs(y), rows.quant)
+    powers = np.where(amax > 0, np.frexp(amax)[1] - 1, -127)
+    return np.asarray(np.ldexp(1.0, np.clip(powers, -127, 127)))
+
+
+def _over_global_scale(rows: Rows, y: Float64s) -> Float64s:
+    amax = largest_in_groups(np.abs(y), rows.quant)
+    return E4M3FN.nearest(amax / rows.global_scale / rows.quant.code.largest)
+
+
+def _block_scale_not_saturated(rows: Rows, y: Float64s) -> Float64s:
+    amax = largest_in_groups(np.abs(y), rows.quant)
+    return _not_saturated(E4M3FN, amax * rows.global_scale / rows.quant.code.largest)
+
+
+def _at_least(number: float, rows: Rows, y: Float64s) -> Float64s:
+    return np.maximum(rows.own_scales(y), number)
+
+
+def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
+    quant = norm.quant
+    words = "the scale is of the largest {}, not of the largest |y|".format
+    yield Hypothesis(words("|x|"), _of_x)
+    before = "the scale is of the largest |y| before gamma"
+    yield Hypothesis(before, _own, _without_gamma)
+    yield Hypothesis(words("y"), _of_largest_y)
+    yield Hypothesis("the scale is of the largest |y| of all rows", _of_all_rows)
+    for block in BLOCKS:
+        found = "the largest |y| is found without the last partial block of"
+        yield Hypothesis(f"{found} {block} elements", partial(_of_whole_blocks, block))
+    yield Hypothesis("the inverse of the scale is returned", _inverse)
+    if quant.group:
+        yield Hypothesis("scales are stored column by column", _by_columns)
+    if quant.scale_type == "float32":
+        for qmax in OTHER_QMAX:
+            if qmax != quant.code.largest:
+                other = f"the scale is amax/{qmax:g}, not amax/{quant.code.largest:g}"
+                yield Hypothesis(other, partial(_over, qmax))
+        least = _least_scale(runs)
+        if least > 0:
+            yield Hypothesis(f"no scale is below {least:g}", partial(_at_least, least))
+    if quant.scale_type == "e8m0":
+        for power in POWERS:
+            if power != quant.power:
+                rule = f"powers are rounded by the rule {power}, not {quant.power}"
+                yield Hypothesis(rule, partial(_by_rule, power))
+        other = "the scale is the power of two of amax, not of amax/qmax"
+        yield Hypothesis(other, _power_of_amax)
+    if quant.scale_type == "e4m3fn":
+        other = "amax is divided by the global scale, not multiplied by it"
+        yield Hypothesis(other, _over_global_scale)
+        other = "scales beyond the largest are not saturated: they are NaN"
+        yield Hypothesis(other, _block_scale_not_saturated)
+    yield from _input_hypotheses(_own)
+    yield Hypothesis("the scale of the last group is 0", _last_is_zero)
+    yield Hypothesis("all scales are 0", _all_zero)
+
+
+def _least_scale(runs: Sequence[Run]) -> float:
+    """Return the least scale of all groups that are not zero, if two cases have it."""
+    least = []
+    for case, results in runs:
+        answers = _answers(case)
+        scales = answers.decoded("scale", results.get("scale"))
+        if scales is not None:
+            nonzero = scales[(answers.amax > 0) & np.isfinite(scales)]
+            least.append(float(nonzero.min(initial=np.inf)))
+    number = min(least, default=0.0)
+    return float(f"{number:.6g}") if np.isfinite(number) and least.count(number) > 1 else 0.0
+
+
+# Comparison
+
+
+class _Wrong(NamedTuple):
+    """The result of a case, decoded; `wrong` where it is no right answer."""
+
+    case: Case
+    result: Float64s
+    scales: Float64s
+    wrong: Mask
+    compared: Mask
+
+
+def _answers(case: Case) -> QuantizedExpected:
+    answers = expected(case)
+    assert isinstance(answers, QuantizedExpected)
+    return answers
+
+
+def _compared(norm: Norm, output: str, runs: Sequence[Run]) -> list[_Wrong]:
+    """Return results of finite rows, those of failing and of small cases first."""
+    every = []
+    for case, results in runs:
+        if case.kind == "special" or np.prod(case.shape) > LARGEST_CASE:
+            continue
+        answers = _answers(case).given(results)
+        result = answers.decoded(output, results.get(output))
+        scales = np.asarray(case.inputs.get("scale", 1.0), np.float64).reshape(1, 1)
+        if norm.quant.scale_type:
+            returned = answers.decoded("scale", results.get("scale"))
+            if returned is None:
+                continue
+            scales = returned
+        if result is None or answers.values[output] is None:
+            continue
+        wrong = answers.element_errors(output, result).error > answers.allowed(output)
+        compared = np.ones(result.shape, bool)
+        if output == "scale":
+            compared = (answers.amax > 0) & ~answers.is_floored(result)
+        every.append(_Wrong(case, result, scales, np.asarray(wrong), compared))
+    return sorted(every, key=lambda each: (not each.wrong.any(), each.result.size))
+
+
+def _rows(norm: Norm, case: Case, scales: Float64s, recipe: tuple[str, str]) -> Rows:
+    """Return y of a case by a recipe, with the scales of the call."""
+    name, via = recipe
+    computation = RoundedComputation(norm, case, norm.normalized(case))
+    y, noise = computation.before_rounding(NORMS[name][0])
+    noise = np.where(computation.decided, noise, ulps_of(np.nan_to_num(y), case.dtype))
+    if not norm.centred:  # the sign of zero is that of x and gamma
+        y = np.where(y == 0, computation.rows * case.gamma.astype(np.float64) * 0, y)
+    low, high = (np.where(noise == 0, y, y + np.copysign(noise, y) * sign) for sign in (-1, 1))
+    if via == "T":
+        y, low, high = (np.copysign(rounded(each, case.dtype), each) for each in (y, low, high))
+    if norm.quant.scale_type != "e8m0":
+        low, high = low * (1 - SCALING_NOISE), high * (1 + SCALING_NOISE)
+    return Rows(case, norm.quant, y, low, high, scales)
+
+
+class _Search:
+    """Compares hypotheses with the results of one output; y by each recipe is computed once."""
+
+    def __init__(self, norm: Norm, output: str, runs: Sequence[Run]) -> None:
+        self.norm, self.output = norm, output
+        self.compared = _compared(norm, output, runs)
+        self.recipes = [(name, via) for name in norms_of(norm) for via in ("T", "direct")]
+        self._rows: dict[tuple[int, Change | None, tuple[str, str]], Rows | None] = {}
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if a result is wrong."""
+        return any(each.wrong.any() for each in self.compared)
+
+    def find(self, hypotheses: Sequence[Hypothesis]) -> str:
+        """Return the words of the hypothesis that fits best, or where it fits; or ""."""
+        if not self.is_wrong:
+            return ""
+        best = self._best(hypotheses, self.compared)
+        if best:
+            return best
+        failing = [each for each in self.compared if each.wrong.any()]
+        sizes = self._sizes(failing)
+        return (
+            f"{best} where {sizes}" if sizes and (best := self._best(hypotheses, failing)) else ""
+        )
+
+    def _sizes(self, failing: Sequence[_Wrong]) -> str:
+        """Return the D or the number of rows that all failing cases have, and no other."""
+        for axis, name in ((1, "D"), (0, "the number of rows")):
+            sizes = {each.case.shape[axis] for each in failing}
+            right = {each.case.shape[axis] for each in self.compared if not each.wrong.any()}
+            if len(sizes) == 1 and not sizes & right:
+                return f"{name} is {sizes.pop()}"
+        return ""
+
+    def _best(self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]) -> str:
+        shares = {
+            each.words: max(self.share(each, recipe, cases) for recipe in self.recipes)
+            for each in hypotheses
+        }
+        best = max(shares, key=lambda words: shares[words], default="")
+        return best if best and shares[best] >= FITS else ""
+
+    def share(
+        self, hypothesis: Hypothesis, recipe: tuple[str, str], cases: Sequence[_Wrong]
+    ) -> float:
+        """Return the share of decided elements that fit, of all or of the wrong ones if less."""
+        equal, total, equal_wrong, total_wrong, wrong = 0, 0, 0, 0, 0
+        for each in cases:
+            rows = self._of(each, hypothesis.change, recipe)
+            if rows is None:
+                return 0.0
+            fits, decided = _fits(hypothesis, rows, each, self.output)
+            decided &= each.compared
+            fits &= decided
+            equal, total = equal + int(fits.sum()), total + int(decided.sum())
+            equal_wrong += int((fits & each.wrong).sum())
+            total_wrong += int((decided & each.wrong).sum())
+            wrong += int(each.wrong.sum())
+            if equal < SURELY_NOT * total or equal_wrong < SURELY_NOT * total_wrong:
+                return 0.0
+        if not total or 2 * total_wrong < wrong:
+            return 0.0
+        return min(equal / total, equal_wrong / total_wrong)
+
+    def _of(self, each: _Wrong, change: Change | None, recipe: tuple[str, str]) -> Rows | None:
+        key = (id(each.case), change, recipe)
+        if key not in self._rows:
+            case = each.case if change is None else change(each.case)
+            rows = None if case is None else _rows(self.norm, case, each.scales, recipe)
+            self._rows[key] = rows
+        return self._rows[key]
+
+
+def _fits(hypothesis: Hypothesis, rows: Rows, each: _Wrong, output: str) -> tuple[Mask, Mask]:
+    """Return where a result is as predicted, and where noise cannot change the prediction."""
+    middle, low, high = (hypothesis.predict(rows, y) for y in (rows.y, rows.low, rows.high))
+    if output == "scale" and rows.quant.scale_type == "float32":
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        room = SCALING_NOISE * np.abs(middle) + SMALLEST_FLOAT32
+        fits = (low - room <= each.result) & (each.result <= high + room)
+        fits |= (np.abs(middle) > LARGEST_FLOAT32) & np.isinf(each.result)
+        return np.asarray(fits), np.asarray(middle != ANY_SCALE)
+    same = (low == high) | (np.isnan(low) & np.isnan(high))
+    same &= (
+        middle != ANY_SCALE if output == "scale" else hypothesis.scales_zeros | (rows.unit != 0)
+    )
+    fits = (middle == each.result) | (np.isnan(middle) & np.isnan(each.result))
+    return np.asarray(fits), np.asarray(same)
+
+
+@np.errstate(all="ignore")
+def find_cause(
+    norm: Norm, output: str, runs: Sequence[Run], *, special: bool = False
+) -> tuple[str, int]:
+    """Return the likely cause of a wrong output, or "", and the number of hypotheses."""
+    if output == "sum":
+        return _cause_of_sum(runs), 2
+    if output == "amax":
+        return _cause_of_amax(runs), 1
+    of_scale = list(_scale_hypotheses(norm, runs)) if norm.quant.scale_type else []
+    of_codes = list(_code_hypotheses(norm))
+    cause = _Search(norm, "scale", runs).find(of_scale) if of_scale else ""
+    if output == "scale":
+        return cause, len(of_scale)
+    search = _Search(norm, "codes", runs)
+    by_own_scales = Hypothesis(cause, _by_own_scales, scales_zeros=True)
+    if not (cause and (special or search.find([by_own_scales]))):
+        cause = search.find(of_codes)
+    if special and not search.is_wrong and not cause:
+        cause = _fate_of_nan(runs)
+    return cause, len(of_scale) + len(of_codes)
+
+
+def _fate_of_nan(runs: Sequence[Run]) -> str:
+    """Return the code that stands for NaN, if it is always the same."""
+    sizes: set[float] = set()
+    for case, results in runs:
+        codes = _answers(case).decoded("codes", results.get("codes"))
+        if case.kind == "special" and codes is not None:
+            sizes |= set(np.abs(codes[~np.isfinite(_answers(case).y)]).tolist())
+    largest = runs[0][0].operation.quant.code.largest  # type: ignore[attr-defined]
+    return {
+        frozenset([largest]): "NaN is clamped to the largest code",
+        frozenset([0.0]): "NaN is written as 0",
+    }.get(frozenset(sizes), "")
+
+
+def _cause_of_sum(runs: Sequence[Run]) -> str:
+    for name, other in (("residual", "x"), ("x", "the residual")):
+        if all(
+            np.array_equal(getattr(case, name).ravel(), total.ravel(), equal_nan=True)
+            for case, results in runs
+            if (total := results.get("sum")) is not None
+        ):
+            return f"sum is {'the ' * (name != 'x')}{name}: {other} is not added"
+    return ""
+
+
+def _cause_of_amax(runs: Sequence[Run]) -> str:
+    for case, results in runs:
+        answers, returned = _answers(case), results.get("amax")
+        if returned is None or case.kind == "special" or answers.wide["amax"][0] == 0:
+            continue
+        scaled = answers.wide["amax"] / float(np.abs(answers.code_unit).flat[0])
+        room = answers.allowed("amax") * scaled / answers.wide["amax"]
+        if not np.abs(returned.reshape(1) - scaled) <= room:
+            return ""
+    return "amax is that of y after scaling"

@@ -1,0 +1,420 @@
+"""Hypotheses about the mean, the mean square, eps and the root of a row."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import numpy as np
+
+from truenorm.verify.cases.families import HALF_MAX
+from truenorm.verify.formula.rounding import rounded, sum_in_sequence, to_bits
+from truenorm.verify.norms.changes import (
+    NARROW,
+    R,
+    Table,
+    changed,
+    constant,
+    rounded_steps,
+    scaled,
+    type_named,
+    whole_blocks,
+    zero,
+)
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.steps import Changes, Steps, mean
+from truenorm.verify.types import Array, Float64s
+
+COLUMN_BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+TILES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+CONSTANT_SIZES = (64, 128, 256, 512, 768, 1024, 2048, 4096)
+OTHER_EPS = {
+    **{f"1e-{digits}": float(f"1e-{digits}") for digits in (3, 4, 5, 6, 7, 8, 12)},
+    "2^-23": 2.0**-23,
+}
+INPUTS = {"x and dy": ("rows", "dy"), "all inputs": ("rows", "gain", "beta", "dy")}
+
+
+def of_statistics(norm: Norm) -> Table:
+    """Return hypotheses about the mean, the mean square, eps and the root of a row."""
+    table = {
+        **_of_eps(),
+        **_of_size(norm),
+        **_of_rounding(norm),
+        **_of_blocks(norm),
+        **_of_axes(norm),
+        **_of_root(norm),
+    }
+    if norm.centred:
+        no_mean, no_mean_g = zero("mean"), zero("mean_g")
+        table["the variance is taken about 0, not about the mean"] = {
+            "w": lambda at: mean(at["rows"] ** 2)
+        }
+        table["the mean is subtracted for the variance, but not from x"] = {
+            "xhat": lambda at: at["rows"] * at["r"]
+        }
+        table["the mean is that of |x|"] = {"mean": lambda at: mean(np.abs(at["rows"]))}
+        table["no mean is subtracted, as in RMS normalization"] = {**no_mean, **no_mean_g}
+        table["no mean is subtracted in forward, but mean(g) is in backward"] = no_mean
+        table["the last element of a row is left out of its mean"] = {
+            "mean": lambda at: at["rows"][:, :-1].sum(axis=1, keepdims=True) / at.size
+        }
+    else:
+        centre: Changes = {"mean": lambda at: mean(at["rows"])}
+        table["the mean is subtracted, as in layer normalization"] = {
+            **centre,
+            "mean_g": lambda at: mean(at["g"]),
+        }
+        table["the mean is subtracted in forward, but mean(g) is not in backward"] = centre
+        table["the variance is used for the mean square, and x is not centred"] = {
+            "w": lambda at: mean((at["rows"] - mean(at["rows"])) ** 2)
+        }
+    return table
+
+
+def _of_eps() -> Table:
+    return {
+        "eps is added outside the root": {"r": lambda at: 1 / (np.sqrt(at["w"]) + at["eps"])},
+        "eps is left out": scaled(0, "eps"),
+        "eps is divided by D": changed(lambda at, eps: eps / at.size, "eps"),
+        "eps is multiplied by D": changed(lambda at, eps: eps * at.size, "eps"),
+        "eps is squared": changed(lambda _, eps: eps**2, "eps"),
+        "eps is doubled": scaled(2, "eps"),
+        "the root of eps is added outside the root": {
+            "r": lambda at: 1 / (np.sqrt(at["w"]) + np.sqrt(at["eps"]))
+        },
+        "eps is a lower limit of the mean square, not added to it": {
+            "r": lambda at: 1 / np.sqrt(np.maximum(at["w"], at["eps"]))
+        },
+        "eps is a lower limit of the root, not added under it": {
+            "r": lambda at: 1 / np.maximum(np.sqrt(at["w"]), at["eps"])
+        },
+        "eps is added to the inverse root": {"r": lambda at: 1 / np.sqrt(at["w"]) + at["eps"]},
+        "eps is added to the row": {"xhat": lambda at: (at["c"] + at["eps"]) * at["r"]},
+        "eps is added to y": changed(lambda at, y: y + at["eps"], "y"),
+        **{f"eps is {text}": {"eps": constant(eps)} for text, eps in OTHER_EPS.items()},
+        **{f"eps is rounded to {kind}": rounded_steps(kind, "eps") for kind in NARROW},
+    }
+
+
+def _of_size(norm: Norm) -> Table:
+    """Return hypotheses about the divisor D."""
+    square = "the variance" if norm.centred else "the mean square"
+    table: Table = {
+        f"{square} is divided by D - 1": changed(
+            lambda at, w: w * (at.size / max(at.size - 1, 1)), "w"
+        ),
+        f"{square} is a sum, not divided by D": changed(lambda at, w: w * at.size, "w"),
+        f"no root is taken, or {R} is squared": {"r": lambda at: 1 / (at["w"] + at["eps"])},
+        **{f"{square} is {times} times as large": scaled(times, "w") for times in (2, 4, 8)},
+    }
+    for tile in (*TILES, 0):
+        width = f"the next multiple of {tile}" if tile else "the next power of two"
+        table[f"the sum of squares is divided by {width}, not by D"] = over_tile(tile, "w")
+        if norm.centred:
+            table[f"both means are divided by {width}"] = over_tile(tile, "mean", "w")
+            table[f"the mean is divided by {width}, not by D"] = over_tile(tile, "mean")
+            table[f"zero padding to {width} is counted in the variance"] = _with_padding(tile)
+    for size in CONSTANT_SIZES:
+        table[f"the sum of squares is divided by {size}, not by D"] = _over(size, "w")
+        if norm.centred:
+            table[f"both means are divided by {size}, not by D"] = _over(size, "mean", "w")
+    means = ("mean", "mean_g") if norm.centred else ()
+    for kind in NARROW:
+        over_rounded = partial(_over_rounded_size, kind)
+        table[f"D is rounded to {kind}"] = changed(over_rounded, "w", "projection", *means)
+    return table
+
+
+def _over_rounded_size(kind: str, at: Steps, right: Float64s) -> Float64s:
+    return right * (at.size / rounded(np.full(1, float(at.size)), kind))
+
+
+def _over(size: int, *steps: str) -> Changes:
+    return changed(lambda at, right: right * (at.size / size), *steps)
+
+
+def _padded_size(size: int, tile: int) -> int:
+    """Return the size of a row that is padded to a tile, or to a power of two."""
+    return -(-size // tile) * tile if tile else 1 << (size - 1).bit_length()
+
+
+def over_tile(tile: int, *steps: str) -> Changes:
+    """Divide sums by the size of a row that is padded to a tile, or to a power of two."""
+    return changed(lambda at, right: right * (at.size / _padded_size(at.size, tile)), *steps)
+
+
+def _with_padding(tile: int) -> Changes:
+    def change(at: Steps, w: Float64s) -> Float64s:
+        padding = _padded_size(at.size, tile) - at.size
+        return w + padding * at["mean"] ** 2 / at.size
+
+    return changed(change, "w")
+
+
+def _of_blocks(norm: Norm) -> Table:
+    """Return hypotheses about a last block of a row that is not full."""
+    table: Table = {}
+    for block in COLUMN_BLOCKS:
+        rules: dict[str, RowMean] = {
+            f"the last, partial block of {block} is left out of": partial(_without_tail, block),
+            f"the last, partial block of {block} is neither counted nor added in": partial(
+                _of_whole_blocks, block
+            ),
+            f"columns from {block} on are left out of": partial(_first_columns, block),
+            f"blocks of {block} columns, also a partial one, have equal weights in": partial(
+                _mean_of_block_means, block
+            ),
+            f"{block} lanes, also shorter ones, have equal weights in": partial(
+                _mean_of_lane_means, block
+            ),
+        }
+        for text, rule in rules.items():
+            _add_row_means(table, norm, text, rule)
+        if norm.centred:
+            table[f"the variance between blocks of {block} columns is left out"] = {
+                "w": partial(_within_blocks, block)
+            }
+    _add_row_means(
+        table, norm, "the halves of a row, also of odd width, have equal weights in", _of_halves
+    )
+    _add_row_means(table, norm, "the second half of a row is left out of", _first_half)
+    return table
+
+
+RowMean = Callable[[Float64s], Float64s]
+"""Returns the mean of each row, as a column, in a wrong way."""
+
+
+def _add_row_means(table: Table, norm: Norm, text: str, rule: RowMean) -> None:
+    """Add hypotheses that one mean of a row, or both, are computed by a rule."""
+    squares: Changes = {"w": lambda at: rule(at["c"] * at["c"])}
+    table[f"{text} the sum of squares"] = squares
+    if norm.centred:
+        centre: Changes = {"mean": lambda at: rule(at["rows"])}
+        table[f"{text} both sums of a row"] = {**centre, **squares}
+        table[f"{text} the mean"] = centre
+
+
+def _without_tail(block: int, terms: Float64s) -> Float64s:
+    size = terms.shape[1]
+    whole = terms[:, : whole_blocks(size, block)]
+    return np.asarray(whole.sum(axis=1, keepdims=True) / size)
+
+
+def _of_whole_blocks(block: int, terms: Float64s) -> Float64s:
+    return mean(terms[:, : whole_blocks(terms.shape[1], block)])
+
+
+def _first_columns(count: int, terms: Float64s) -> Float64s:
+    return np.asarray(terms[:, :count].sum(axis=1, keepdims=True) / terms.shape[1])
+
+
+def _first_half(terms: Float64s) -> Float64s:
+    return _first_columns(max(terms.shape[1] // 2, 1), terms)
+
+
+def _equal_weights(parts: Iterable[Float64s]) -> Float64s:
+    return np.asarray(np.mean([mean(part) for part in parts], axis=0))
+
+
+def _mean_of_block_means(block: int, terms: Float64s) -> Float64s:
+    starts = range(0, terms.shape[1], block)
+    return _equal_weights(terms[:, start : start + block] for start in starts)
+
+
+def _mean_of_lane_means(lanes: int, terms: Float64s) -> Float64s:
+    first = range(min(lanes, terms.shape[1]))
+    return _equal_weights(terms[:, lane::lanes] for lane in first)
+
+
+def _of_halves(terms: Float64s) -> Float64s:
+    return _mean_of_block_means(-(-terms.shape[1] // 2), terms)
+
+
+def _within_blocks(block: int, at: Steps) -> Float64s:
+    c = at["c"]
+    starts = range(0, at.size, block)
+    parts = (c[:, start : start + block] for start in starts)
+    squares = sum(((part - mean(part)) ** 2).sum(axis=1, keepdims=True) for part in parts)
+    return np.asarray(squares / at.size)
+
+
+def _of_axes(norm: Norm) -> Table:
+    """Return hypotheses about statistics of other elements than those of a row."""
+    square = "the variance" if norm.centred else "the mean square"
+    table: Table = {}
+    for number, summed in {"": np.float64, ", summed in float32": np.float32}.items():
+        column: Changes = {"w": partial(_of_each_column, number_type=summed, squares=True)}
+        table[f"{square} is that of each column, not of each row{number}"] = column
+        if norm.centred:
+            table[f"mean and variance are those of each column, not of each row{number}"] = {
+                "mean": partial(_of_each_column, number_type=summed, squares=False),
+                **column,
+            }
+    table[f"{square} is that of all rows together"] = {"w": _of_all_squares}
+    if norm.centred:
+        table["mean and variance are those of all rows together"] = {
+            "mean": lambda at: at.column(at["rows"].mean()),
+            "w": _of_all_squares,
+        }
+    moves: dict[str, Callable[[Steps, Float64s], Float64s]] = {
+        "of the row before": lambda _, column: np.roll(column, 1, axis=0),
+        "of the next row": lambda _, column: np.roll(column, -1, axis=0),
+        "of the first row": lambda _, column: column[:1],
+    }
+    for text, move in moves.items():
+        root = changed(move, "r")
+        table[f"{R} is that {text}"] = root
+        if norm.centred:
+            centre = changed(move, "mean")
+            table[f"the mean is that {text}"] = {**centre, "w": _variance_about_right_mean}
+            table[f"the mean and {R} are those {text}"] = {
+                **centre,
+                "w": _variance_about_right_mean,
+                **root,
+            }
+    return table
+
+
+def _of_each_column(at: Steps, *, number_type: type, squares: bool) -> Float64s:
+    terms: Array = (at["c"] ** 2 if squares else at["rows"]).astype(number_type)
+    return np.asarray(terms.mean(axis=0, keepdims=True).astype(np.float64))
+
+
+def _of_all_squares(at: Steps) -> Float64s:
+    return at.column(float((at["c"] ** 2).mean()))
+
+
+def _of_root(norm: Norm) -> Table:
+    """Return hypotheses about the number that a row is divided by."""
+    row = "x - mean" if norm.centred else "x"
+    table: Table = {
+        f"the row is divided by mean(|{row}|) + eps": {
+            "r": lambda at: 1 / (mean(np.abs(at["c"])) + at["eps"])
+        },
+        f"the row is divided by max(|{row}|) + eps": {
+            "r": lambda at: 1 / (np.abs(at["c"]).max(axis=1, keepdims=True) + at["eps"])
+        },
+    }
+    for steps in range(4):
+        counted = f"{steps} Newton step{'s' * (steps != 1)}"
+        table[f"{R} is approximated by the bits of a float32, with {counted}"] = {
+            "r": partial(_fast_root, steps)
+        }
+    return table
+
+
+def _fast_root(newton_steps: int, at: Steps) -> Float64s:
+    """Return the inverse root by a shift of the bits of a float32 number."""
+    w = (at["w"] + at["eps"]).astype(np.float32)
+    shifted = np.int32(0x5F3759DF) - (w.view(np.int32) >> 1)
+    r: Float64s = shifted.view(np.float32).astype(np.float64)
+    for _ in range(newton_steps):
+        r = r * (1.5 - 0.5 * w * r * r)
+    return r
+
+
+def _of_rounding(norm: Norm) -> Table:
+    """Return hypotheses about statistics and inputs that are rounded to a narrow type."""
+    table: Table = {}
+    square = "the variance" if norm.centred else "the mean square"
+    row = "x + residual" if norm.adds else "x"
+    minuend = f"{row} - mean" if norm.centred else row
+    table[f"{R} is rounded to 12 bits"] = rounded_steps("12 bits", "r")
+    for kind, bits in {"bfloat16": 8, "TF32": 11}.items():
+        table[f"{row} is truncated to {kind} first"] = {"rows": partial(_truncated_rows, bits)}
+    for kind in (*NARROW, "TF32"):
+        squares = {"w": partial(_squares_of_rounded, kind)}
+        factors = {"xhat": partial(_product_of_rounded, kind)}
+        table[f"for its square, {minuend} is rounded to {kind}"] = squares
+        table[f"for their product, {minuend} and {R} are rounded to {kind}"] = factors
+        if norm.centred:
+            summed: Changes = {"mean": partial(_mean_of_rounded, kind)}
+            table[f"for both sums of a row, {row} is rounded to {kind}"] = {**summed, **squares}
+            table[f"for the mean, {row} is rounded to {kind}"] = summed
+    overflow = f"where squares overflow above {HALF_MAX:.0f}"
+    table |= {
+        f"{minuend} is squared in float16, {overflow}": {"w": partial(_half_squares, "float64")},
+        f"squares are rounded to float16, {overflow}": {
+            "w": lambda at: mean(rounded(at["c"] ** 2, "float16"))
+        },
+        f"the sum of squares is rounded to float16, where it overflows above {HALF_MAX:.0f}": {
+            "w": lambda at: rounded(at.size * at.right("w"), "float16") / at.size
+        },
+    }
+    if norm.centred:
+        table[f"{minuend}, a float32 number, is squared in float16, {overflow}"] = {
+            "w": partial(_half_squares, "float32")
+        }
+    table[f"squares are limited to {HALF_MAX:.0f}, the largest number of float16"] = {
+        "w": lambda at: mean(np.minimum(at["c"] ** 2, HALF_MAX))
+    }
+    for kind in (*NARROW, "TF32", "float32"):
+        root = rounded_steps(kind, "r")
+        table[f"{R} is rounded to {kind}"] = root
+        table[f"{square} is rounded to {kind}"] = rounded_steps(kind, "w")
+        table[f"{row} is rounded to {kind} first"] = rounded_steps(kind, "rows")
+        for names, steps in INPUTS.items():
+            table[f"{names} are rounded to {kind} first"] = rounded_steps(kind, *steps)
+        if norm.centred:
+            centre = rounded_steps(kind, "mean")
+            table[f"the mean is rounded to {kind}"] = centre
+            table[f"the mean and {R} are rounded to {kind}"] = {**centre, **root}
+            saved: Changes = {**centre, "w": _variance_about_right_mean}
+            table[f"the mean is saved in {kind}"] = saved
+            table[f"the mean and {R} are saved in {kind}"] = {**saved, **root}
+    for kind in ("float16", "the type of x"):
+        added: Changes = {"w": partial(_narrow_squares, kind)}
+        table[f"squares are summed in {kind}, one by one"] = added
+        if norm.centred:
+            centre = {"mean": partial(_narrow_mean, kind)}
+            table[f"the mean is summed in {kind}, one by one"] = centre
+            table[f"both sums of a row are added in {kind}, one by one"] = {**centre, **added}
+    table["squares are computed and summed in float32, where they overflow or underflow"] = {
+        "w": _squares_in_float32
+    }
+    return table
+
+
+def _truncated_rows(bits: int, at: Steps) -> Float64s:
+    return to_bits(at.right("rows"), bits, np.trunc)
+
+
+def _squares_of_rounded(kind: str, at: Steps) -> Float64s:
+    return mean(rounded(at["c"], kind) ** 2)
+
+
+def _half_squares(kind: str, at: Steps) -> Float64s:
+    """Return mean squares in float16 of deviations that are computed in another type.
+
+    A rounding error of a deviation may change its rounding to float16.
+    """
+    c = at["c"] if kind == "float64" else rounded(at["rows"] - rounded(at["mean"], kind), kind)
+    return mean(rounded(rounded(c, "float16") ** 2, "float16"))
+
+
+def _mean_of_rounded(kind: str, at: Steps) -> Float64s:
+    return mean(rounded(at["rows"], kind))
+
+
+def _product_of_rounded(kind: str, at: Steps) -> Float64s:
+    return rounded(at["c"], kind) * rounded(at["r"], kind)
+
+
+def _variance_about_right_mean(at: Steps) -> Float64s:
+    c = at["rows"] - at.right("mean")
+    return mean(c * c) - mean(c) ** 2
+
+
+def _narrow_mean(kind: str, at: Steps) -> Float64s:
+    return sum_in_sequence(at["rows"], type_named(kind, at), 1)[:, np.newaxis] / at.size
+
+
+def _narrow_squares(kind: str, at: Steps) -> Float64s:
+    kind = type_named(kind, at)
+    c = rounded(at["c"], kind)
+    return sum_in_sequence(c * c, kind, 1)[:, np.newaxis] / at.size
+
+
+def _squares_in_float32(at: Steps) -> Float64s:
+    c = at["c"].astype(np.float32)
+    return np.asarray((c * c).mean(axis=1, keepdims=True).astype(np.float64))
