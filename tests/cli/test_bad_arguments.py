@@ -202,7 +202,7 @@ OPTIONS = [
     ("--operation ,", "operation must be a name such as add_rms_norm"),
     ("--operation rms_norm,", "operation must be a name such as add_rms_norm"),
     ("--operation rms_norm,gain", "gain must be one of plain, zero-centred; got ''"),
-    ("--operation rms_norm,beta=maybe", "got 'rms_norm,beta=maybe'"),
+    ("--operation rms_norm,beta=maybe", "beta must be true or false; got 'maybe'"),
     ("--operation rms_norm,parameters=int8", "parameters must be one of float16"),
     ("--operation rms_norm,result=float99", "result must be one of float16"),
     ("--operation rms_norm,sum=unrounded", "needs add_rms_norm"),

@@ -29,7 +29,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "bound": (lambda: tv.bound(GATED, ROWS), "bound needs a norm without groups="),
     "a command": (
         lambda: tv.Subject(command=["./kernel"], operation=GROUPED),
-        "the folder of a command holds x as rows of D, and group_norm,groups=2 needs a shape",
+        "the folder of a command needs a norm of rows, not of a shape such as (N, C, S); got group",
     ),
 }
 
@@ -44,7 +44,7 @@ def test_messages(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("vectors", "new", "--operation", GROUPED), "a folder of vectors holds x as rows of D"),
+        (("vectors", "new", "--operation", GROUPED), "truenorm vectors needs a norm of rows"),
         (
             ("audit", "test_x.py", "--replace", "kernels:norm", "--operation", GATED),
             "truenorm audit needs a norm without groups=",

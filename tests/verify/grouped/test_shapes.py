@@ -128,7 +128,9 @@ def test_messages(spec: str, message: str) -> None:
 
 
 def test_recordings_refuse_shapes(tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match="a recording is not for axes= and channels=last"):
+    with pytest.raises(
+        ValueError, match="a recording needs a norm without axes= and channels=last"
+    ):
         tv.record_cases(tmp_path, operation=AXES, dtypes=["float32"])
 
 

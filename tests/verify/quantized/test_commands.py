@@ -18,7 +18,7 @@ ROWS = np.ones((4, 64), np.float32)
 NOT_JUDGED: dict[str, tuple[Callable[[], Any], str]] = {
     "a command": (
         lambda: tv.Subject(command=["./kernel"], operation=STATIC),
-        "a command, whose files hold no codes, needs a norm without quant=; got rms_norm,quant=",
+        "the folder of a command needs a norm without quant=; got rms_norm,quant=",
     ),
     "a backward pass": (
         lambda: tv.Subject(abs, abs, operation=STATIC),

@@ -67,7 +67,7 @@ class Options:
             close = get_close_matches(self.name, known, 1)
             hint = "".join(f": did you mean {each}?" for each in close)
             raise ValueError(
-                f"operation must be one of {', '.join(NAMES)}; got {self.name!r}{hint}"
+                f"operation must be one of {', '.join(known)}; got {self.name!r}{hint}"
             )
         for option, choices in CHOICES.items():
             if (value := getattr(self, option)) not in choices:
