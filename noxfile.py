@@ -25,7 +25,7 @@ PURE_WHEEL = "built with TRUENORM_PURE=1"
 FREE_THREADED = (
     "the C core needs the limited API of 3.11, which free-threaded Python does not have"
 )
-PYTHONS_TESTS = ("tests/api", "tests/native", "tests/promise/test_invariance.py")
+PYTHONS_TESTS = ("tests/fast/api", "tests/full/native", "tests/full/promise/test_invariance.py")
 # Sessions share cached answers and the compiled C core.
 CACHE = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 BUILD = {
@@ -70,44 +70,44 @@ HAS_DEVICE = (
 # families of the promise run, and the examples in the judge's docstrings.
 NOT_WITH_THE_OLDEST = (
     "src/truenorm/kernels/native",
-    "tests/native",
-    "tests/promise/test_bounds.py",
-    "tests/promise/test_hard_cases.py",
-    "tests/promise/test_oracle.py",
-    "tests/verify",
-    "tests/benchmarks",
-    "tests/cli",
-    "tests/examples",
-    "tests/repository",
-    "tests/test_threads.py",
-    "tests/tools",
-    "tests/pytest_plugin",
-    "tests/fibers",
-    "tests/gpu",
+    "tests/full/native",
+    "tests/full/promise/test_bounds.py",
+    "tests/full/promise/test_hard_cases.py",
+    "tests/full/promise/test_oracle.py",
+    "tests/full/verify",
+    "tests/full/benchmarks",
+    "tests/full/cli",
+    "tests/full/examples",
+    "tests/fast/repository",
+    "tests/full/test_threads.py",
+    "tests/fast/tools",
+    "tests/full/pytest_plugin",
+    "tests/full/fibers",
+    "tests/needs_gpu",
 )
 # A third of the time with the oldest NumPy: the session slow runs them.
 LEFT_TO_SLOW = (
-    "tests/gradient_check",
+    "tests/full/gradient_check",
     "docs/learn/gradient-check.md",
-    "tests/test_exact.py",
-    "tests/test_derivation.py",
-    "tests/api/test_output.py::TestMemory",
-    "tests/promise/test_promise.py::test_families[rms_norm",
-    "tests/promise/test_promise.py::test_full_range[rms_norm",
-    "tests/promise/test_promise.py::test_non_finite_entries",
-    "tests/promise/test_promise.py::test_dx_cancels_down_to_eps",
-    "tests/promise/test_invariance.py::test_threads",
-    "tests/promise/test_invariance.py::TestBackends",
-    "tests/kernels/test_tiers.py",
-    "tests/partials",
-    "tests/test_doctor.py",
-    "tests/test_cost.py",
-    "tests/api/test_arrays.py::test_any_inputs",
+    "tests/fast/test_exact.py",
+    "tests/fast/test_derivation.py",
+    "tests/fast/api/test_output.py::TestMemory",
+    "tests/full/promise/test_promise.py::test_families[rms_norm",
+    "tests/full/promise/test_promise.py::test_full_range[rms_norm",
+    "tests/full/promise/test_promise.py::test_non_finite_entries",
+    "tests/full/promise/test_promise.py::test_dx_cancels_down_to_eps",
+    "tests/full/promise/test_invariance.py::test_threads",
+    "tests/full/promise/test_invariance.py::TestBackends",
+    "tests/fast/kernels/test_tiers.py",
+    "tests/fast/partials",
+    "tests/full/test_doctor.py",
+    "tests/full/test_cost.py",
+    "tests/fast/api/test_arrays.py::test_any_inputs",
     "docs/reference/grades.md",
     "docs/judge",
 )
-GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
-COMPILED_FOR_GPUS = "tests/benchmarks/test_gpu_compilers.py"
+GPU_TESTS = ("tests/needs_gpu", "tests/full/test_doctor.py")
+COMPILED_FOR_GPUS = "tests/full/benchmarks/test_gpu_compilers.py"
 # Not copied to the folder of an installation without the core.
 BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
 EXAMPLES = Path("examples").resolve()
@@ -556,7 +556,7 @@ def torch(session: nox.Session) -> None:
     """Judge PyTorch kernels on the CPU, Triton's by its interpreter; test layers, run a report."""
     install(session, "torch", "-e", ".")
     session.env.update(CACHE | ONE_THREAD)
-    tests = ["tests/pytorch", "tests/benchmarks/test_reports.py"]
+    tests = ["tests/needs_torch", "tests/full/benchmarks/test_reports.py"]
     session.run("pytest", *PARALLEL, *tests, *session.posargs)
 
 
@@ -565,7 +565,7 @@ def jax(session: nox.Session) -> None:
     """Run the example with norms for JAX on the CPU, and a report."""
     install(session, "jax", "-e", ".")
     session.env.update(CACHE | ONE_THREAD)
-    tests = ["tests/with_jax", "tests/benchmarks/test_reports.py"]
+    tests = ["tests/needs_jax", "tests/full/benchmarks/test_reports.py"]
     session.run("pytest", *tests, *session.posargs)
 
 
@@ -573,7 +573,7 @@ def jax(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """Normalize a Zarr array by Dask workers, one of which is killed; compare with one call."""
     install(session, "cluster", "-e", ".")
-    session.run("pytest", "tests/cluster", *session.posargs)
+    session.run("pytest", "tests/needs_cluster", *session.posargs)
     folder = Path(session.create_tmp()).resolve() / "arrays"
     shutil.rmtree(folder, ignore_errors=True)
     session.run("python", "examples/cluster/dask_zarr.py", str(folder))
@@ -585,7 +585,7 @@ def ranks(session: nox.Session) -> None:
     install(session, "ranks", "-e", ".[mpi]")
     # Elsewhere these tests are skipped where there is no MPI.
     session.env.update(CACHE, RANKS_NEED_MPI="1")
-    session.run("pytest", "--durations=10", "tests/ranks", *session.posargs)
+    session.run("pytest", "--durations=10", "tests/needs_mpi", *session.posargs)
 
 
 @nox.session
@@ -593,7 +593,7 @@ def engines(session: nox.Session) -> None:
     """Judge by Dask workers and MPI workers; compare the report with that of one process."""
     install(session, "engines", "-e", ".")
     session.env.update(CACHE)
-    session.run("pytest", "tests/engines", *session.posargs)
+    session.run("pytest", "tests/needs_engines", *session.posargs)
 
 
 @nox.session
@@ -613,9 +613,9 @@ def gpu(session: nox.Session, length: str) -> None:
     options = WITH_SLOW if length == "long" else ()
     session.run("pytest", "--durations=10", *options, *GPU_TESTS, *session.posargs)
     if length == "long":
-        session.run("pytest", "-q", "tests/api", env={"TRUENORM_TEST_BACKENDS": "gpu"})
+        session.run("pytest", "-q", "tests/fast/api", env={"TRUENORM_TEST_BACKENDS": "gpu"})
         for name in ("layer_norm", "rms_norm", "layer_norm_of_arrays", "rms_norm_of_arrays"):
-            subject = f"tests/gpu/on_device.py:{name}"
+            subject = f"tests/needs_gpu/on_device.py:{name}"
             session.run("truenorm", "verify", subject, "--require", "correct")
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import markdown_table, options
-from promise.checking import OUTPUTS, Implementation, Results, both_passes, expected_results
-from promise.families import SHAPE, Array, Case, cases, every_family_cases
-from promise.hard_cases import hard_cases
-from promise.oracle import bits
+from shared.promise.checking import OUTPUTS, Implementation, Results, both_passes, expected_results
+from shared.promise.families import SHAPE, Array, Case, cases, every_family_cases
+from shared.promise.hard_cases import hard_cases
+from shared.promise.oracle import bits
 from truenorm import textbook
 
 BUDGET = 31_000  # elements of x: the cases of test_promise.py

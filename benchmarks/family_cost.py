@@ -19,8 +19,16 @@ os.environ.update(thread_variables(1))  # before NumPy, whose libraries read it 
 import numpy as np
 
 import truenorm as tn
-from promise.families import DY_KINDS, EPSILONS, X_FAMILIES, Case, make_dy, make_parameter, make_x
-from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
+from shared.promise.families import (
+    DY_KINDS,
+    EPSILONS,
+    X_FAMILIES,
+    Case,
+    make_dy,
+    make_parameter,
+    make_x,
+)
+from shared.promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 
 WIDTHS = (512, 513)
 COLUMNS = [f"{name} {size}" for size in WIDTHS for name in ("forward", "backward")]

@@ -17,8 +17,8 @@ import numpy as np
 import truenorm as tn
 import truenorm.verify as tv
 from benchmarks.common import RESULTS, heading, machine
-from promise.checking import BACKENDS
-from promise.families import (
+from shared.promise.checking import BACKENDS
+from shared.promise.families import (
     DTYPES,
     DY_KINDS,
     EPSILONS,
@@ -31,7 +31,7 @@ from promise.families import (
     make_x,
     non_finite_cases,
 )
-from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
+from shared.promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
 from truenorm.tools.progress import status_line
 from truenorm.verify.oracle import expected
 

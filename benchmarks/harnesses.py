@@ -63,7 +63,7 @@ RULES = (
 def bugs() -> dict[str, Subject]:
     """Return the planted bugs of plain norms in float32 that have a bad y."""
     # Here, since Sphinx calls `page` without the packages that the tests need.
-    from verify.planted.registry import PLANTED
+    from shared.verify.planted.registry import PLANTED
 
     return {
         name: bug.subject

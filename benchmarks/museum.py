@@ -138,7 +138,7 @@ Each case shows a [kernel](grouped.md) with the fault; a test of truenorm judges
 class GroupedFailure(NamedTuple):
     """A reported failure of a grouped norm, and the case that shows it.
 
-    `bug` names the kernel with this fault in ``tests/verify/grouped/planted.py``.
+    `bug` names the kernel with this fault in ``tests/shared/verify/grouped/planted.py``.
     """
 
     title: str

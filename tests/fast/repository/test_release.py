@@ -1,0 +1,224 @@
+"""The workflow of a release, its dry run, and the check of tag, version and changelog."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import truenorm
+from shared.repository.dry_run import ROOT, load_follow_workflow
+
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+TAG = "v1.2.3"
+SCRIPT = Path(".ci", "check_release.py")
+FILES = {
+    "src/truenorm/__init__.py": '"""Norms."""\n\n__version__ = "1.2.3"\n',
+    "CITATION.cff": "title: truenorm\nversion: 1.2.3\ndate-released: 2030-01-31\n",
+    "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2030-01-31)\n\n- A fix.\n",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a folder with the files of a release."""
+    (tmp_path / SCRIPT).parent.mkdir()
+    shutil.copy(ROOT / SCRIPT, tmp_path / SCRIPT)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def problems(checkout: Path, tag: str) -> str:
+    command = [sys.executable, str(checkout / SCRIPT), tag]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (1 if done.stderr else 0), done.stderr
+    return done.stderr
+
+
+def test_files_that_agree(checkout: Path) -> None:
+    assert problems(checkout, TAG) == ""
+
+
+def test_this_checkout() -> None:
+    version = truenorm.__version__
+    problem = f"{version} is a development version: set __version__ to that of the release\n"
+    assert problems(ROOT, f"v{version}") == (problem if ".dev" in version else "")
+
+
+@pytest.mark.parametrize("tag", ["v1.2.4", "1.2.3", "v1.2.3.dev0"])
+def test_another_tag(checkout: Path, tag: str) -> None:
+    expected = f"the tag of version 1.2.3 must be v1.2.3, got {tag}\n"
+    assert problems(checkout, tag) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "expected"),
+    [
+        ("CHANGELOG.md", "1.2.3", "1.2.4", "must be '1.2.3 (YYYY-MM-DD)', got '1.2.4 (2030-"),
+        ("CHANGELOG.md", "(2030-01-31)", "(soon)", "(YYYY-MM-DD)', got '1.2.3 (soon)'"),
+        ("CHANGELOG.md", "1.2.3 (2030-01-31)", "Unreleased", "(YYYY-MM-DD)', got 'Unreleased'"),
+        ("CHANGELOG.md", "## 1", "## Unreleased\n\n## 1", "(YYYY-MM-DD)', got 'Unreleased'"),
+        ("CHANGELOG.md", "## 1.2.3 (2030-01-31)", "", "(YYYY-MM-DD)', got 'nothing'"),
+        ("CITATION.cff", "1.2.3", "1.2.4", "must have version 1.2.3, got 1.2.4"),
+        ("CITATION.cff", "2030", "2031", "must have date-released 2030-01-31, got 2031-01-31"),
+        ("CITATION.cff", "date-released", "date", "must have date-released 2030-01-31, got no"),
+    ],
+)
+def test_files_that_disagree(
+    checkout: Path, file: str, before: str, after: str, expected: str
+) -> None:
+    (checkout / file).write_text(FILES[file].replace(before, after), encoding="utf-8")
+    assert expected in problems(checkout, TAG)
+
+
+def test_a_release_runs_every_example() -> None:
+    """Or `OTHER_EXAMPLES` says which session does."""
+    lists = (ROOT / "noxfile.py").read_text(encoding="utf-8").partition("def install(")[0]
+    named = set(re.findall(r"[\w/]+\.py", lists.partition("\nAUDIT")[2]))
+    examples = ROOT / "examples"
+    for path in examples.rglob("*.py"):
+        name = path.relative_to(examples).as_posix()
+        if not name.startswith("package/"):
+            assert named & {name, path.name}, f"add examples/{name} to a list in noxfile.py"
+
+
+def test_only_jobs_that_publish_may_write() -> None:
+    assert WORKFLOW["permissions"] == {}
+    written = {
+        name: {scope for scope, access in job["permissions"].items() if access == "write"}
+        for name, job in WORKFLOW["jobs"].items()
+    }
+    assert {name: scopes for name, scopes in written.items() if scopes} == {
+        "attest": {"attestations", "id-token"},
+        "publish": {"id-token"},
+        "publish-pages": {"id-token", "pages"},
+    }
+
+
+def test_every_build_and_test_precedes_publishing() -> None:
+    jobs = WORKFLOW["jobs"]
+    before = {"publish"}
+    while (
+        needed := {each for name in before for each in as_list(jobs[name].get("needs"))} - before
+    ):
+        before |= needed
+    assert before == jobs.keys() - {"publish-pages"}
+    assert jobs["publish-pages"]["needs"] == "publish"
+
+
+def as_list(names: str | list[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else names or []
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Any:
+    """Return a function that follows jobs in a folder."""
+    module = load_follow_workflow()
+
+    def steps(
+        needs: dict[str, Any] | None = None, **jobs: list[dict[str, Any]]
+    ) -> list[tuple[str, str, str]]:
+        described: dict[str, Any] = {name: {"steps": steps} for name, steps in jobs.items()}
+        for name, needed in (needs or {}).items():
+            described[name]["needs"] = needed
+        workflow = {"env": {"NAME": "${{ github.repository }}"}, "jobs": described}
+        return list(module.Runner(workflow, TAG, tmp_path).steps())
+
+    return steps
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="steps run in bash")
+class TestDryRun:
+    def test_an_artefact_goes_from_job_to_job(self, follow: Any, tmp_path: Path) -> None:
+        write = {"run": 'echo "$NAME $GITHUB_REF_NAME $ONE" > file', "env": {"ONE": "1"}}
+        upload = {"uses": "actions/upload-artifact@v4", "with": {"name": "a", "path": "file"}}
+        download = {"uses": "actions/download-artifact@v4", "with": {"name": "a", "path": "in"}}
+        steps = follow(first=[write, upload], second=[download, {"run": "test -z $ONE"}])
+        assert [outcome for _, _, outcome in steps] == ["ran"] * 4
+        assert (tmp_path / "second/in/file").read_text() == f"example/truenorm {TAG} 1\n"
+
+    def test_steps_after_one_that_needs_github_do_not_run(self, follow: Any) -> None:
+        steps = follow(first=[{"uses": "a/b@v1"}, {"run": "false"}], second=[{"run": "true"}])
+        assert steps == [
+            ("first", "a/b@v1", "needs GitHub"),
+            ("first", "false", "needs GitHub"),
+            ("second", "true", "ran"),
+        ]
+
+    @pytest.mark.parametrize(("code", "outcome"), [(0, "ran"), (1, "needs containers")])
+    def test_containers_need_a_server(
+        self,
+        follow: Any,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        code: int,
+        outcome: str,
+    ) -> None:
+        """A client alone does not run them."""
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        for name in ("docker", "podman"):
+            (programs / name).write_text(f'#!/bin/sh\ntest "$1" = info && exit {code}\nexit 2\n')
+            (programs / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+        steps = follow(builds=[{"run": "echo -m cibuildwheel"}])
+        assert steps == [("builds", "echo -m cibuildwheel", outcome)]
+
+    def test_a_step_that_fails_stops_the_jobs_that_need_it(self, follow: Any) -> None:
+        steps = follow(
+            {"second": "first", "third": ["other", "second"]},
+            first=[{"run": "false | true"}, {"run": "true"}],
+            second=[{"uses": "a/b@v1"}],
+            other=[{"run": "true"}],
+            third=[{"run": "true"}],
+        )
+        assert steps == [
+            ("first", "false | true", "FAILED"),
+            ("first", "true", "not run"),
+            ("second", "a/b@v1", "not run"),
+            ("other", "true", "ran"),
+            ("third", "true", "not run"),
+        ]
+
+    @pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 1)])
+    def test_exit_code(self, tmp_path: Path, command: str, code: int) -> None:
+        workflow = tmp_path / "workflow.yml"
+        workflow.write_text(f"jobs: {{job: {{steps: [run: {command}]}}}}\n")
+        script = str(ROOT / ".ci" / "follow_workflow.py")
+        program = [sys.executable, script, str(workflow), TAG, str(tmp_path / "jobs")]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        assert done.stdout.split() == ["job", "FAILED" if code else "ran", *command.split()]
+
+    def test_outputs_and_conditions(self, follow: Any) -> None:
+        """A step may fail and the job go on; `always()` runs after a step that failed."""
+        steps = follow(
+            first=[
+                {
+                    "id": "a",
+                    "run": "echo x=1 >> $GITHUB_OUTPUT; exit 1",
+                    "continue-on-error": True,
+                },
+                {"run": "test $X = 1", "env": {"X": "${{ steps.a.outputs.x }}"}},
+                {"run": "false"},
+                {"run": "true"},
+                {"run": "true", "if": "always()"},
+                {"run": "false", "if": "always() && steps.a.outputs.y != ''"},
+            ]
+        )
+        outcomes = [outcome for _, _, outcome in steps]
+        assert outcomes == ["FAILED", "ran", "FAILED", "not run", "ran", "not run"]
+
+    def test_errors(self, follow: Any) -> None:
+        with pytest.raises(KeyError, match=r"github\.unknown"):
+            follow(unknown=[{"run": "echo ${{ github.unknown }}"}])
+        upload = {"uses": "actions/upload-artifact@v4", "with": {"name": "a", "path": "none"}}
+        with pytest.raises(FileNotFoundError, match="no file matches none"):
+            follow(uploads=[upload])

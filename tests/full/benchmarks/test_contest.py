@@ -1,0 +1,82 @@
+"""The contest counts wrong elements of a wrong contestant, and none of a right one."""
+
+import numpy as np
+import pytest
+
+from benchmarks.contest import CAST, Tally, by_family, by_output, contest, main
+from shared.promise.checking import OUTPUTS
+from shared.promise.families import Case, usual_case
+from shared.promise.hard_cases import hard_cases
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def offset_case(dtype: np.dtype[np.floating]) -> Case:
+    return usual_case("offset", 7, 67, dtype)
+
+
+def tally_of(tallies: dict[str, Tally | None], name: str) -> Tally:
+    tally = tallies[name]
+    assert tally is not None
+    return tally
+
+
+def test_textbook_is_wrong_far_from_zero() -> None:
+    """Near 1e7 an ulp of float32, hence the error of a mean, is as large as the spread."""
+    tallies = contest(FLOAT32, [(offset_case(FLOAT32), OUTPUTS)])
+    textbook = tally_of(tallies, "textbook")
+    assert [textbook.compared[each] for each in OUTPUTS] == [469, 469, 67, 67]
+    assert textbook.wrong["y"] > 400
+    assert textbook.wrong["offset"] == sum(textbook.wrong[each] for each in OUTPUTS)
+    correct = tally_of(tallies, "truenorm correct")
+    assert sum(correct.wrong.values()) == 0
+    assert correct.compared == textbook.compared
+    assert correct.other_zeros == 0
+    # Float64, then cast, is correct nearly everywhere.
+    assert tally_of(tallies, CAST).wrong["y"] * 20 < textbook.wrong["y"]
+
+
+def test_float64_fails_beside_a_boundary() -> None:
+    suite = [(case, ["y"]) for case in hard_cases("y", FLOAT32, 500)]
+    tallies = contest(FLOAT32, suite)
+    cast = tally_of(tallies, CAST)
+    assert cast.wrong["y"] > cast.compared["y"] // 5
+    assert tally_of(tallies, "truenorm correct").wrong["y"] == 0
+
+
+def test_signs_of_zero_and_nan_are_not_errors() -> None:
+    """Where x = 0 and gamma = -1 the textbook has y = -0; where eps = 0 too, y is some NaN."""
+    zero, minus = np.zeros((1, 3), np.float32), -np.ones(3, np.float32)
+    case = Case("float32 zero", zero, minus, -zero[0], zero + 1, 1.0)
+    tallies = contest(FLOAT32, [(case, ["y"])])
+    for name in ("textbook", CAST):
+        tally = tally_of(tallies, name)
+        assert (tally["y"], tally.other_zeros) == ("0 of 3", 3)
+    undefined = contest(FLOAT32, [(Case("float32 zero", zero, None, None, zero, 0.0), ["y"])])
+    assert tally_of(undefined, "textbook")["y"] == "0 of 3"
+
+
+def test_no_cast_in_float64() -> None:
+    tallies = contest(FLOAT64, [(offset_case(FLOAT64), OUTPUTS)])
+    assert tallies[CAST] is None
+    text = by_output("Offset", tallies)
+    assert f"| {CAST} | n/a | n/a | n/a | n/a | n/a |" in text
+    assert "| truenorm correct | 0 of 469 | 0 of 469 | 0 of 67 | 0 of 67 | 0 |" in text
+    wrong = [
+        tally_of(tallies, name).wrong["offset"]
+        for name in ("textbook", "truenorm fast", "truenorm correct")
+    ]
+    assert wrong[0] > wrong[1] >= wrong[2] == 0
+    assert f"| offset | {wrong[0]:,} | {wrong[1]} | 0 |" in by_family("Offset", tallies)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    case = offset_case(FLOAT32)
+    monkeypatch.setattr("benchmarks.contest.cases", lambda *_: [case])
+    monkeypatch.setattr("benchmarks.contest.every_family_cases", lambda _: [case])
+    monkeypatch.setattr("benchmarks.contest.hard", lambda _: [(case, OUTPUTS)])
+    assert main(["--dtype", "float32"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("### float32\n")
+    right = "| truenorm correct | 0 of 469 | 0 of 469 | 0 of 67 | 0 of 67 | 0 |"
+    assert printed.count(right) == 2

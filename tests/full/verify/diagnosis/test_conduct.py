@@ -1,0 +1,344 @@
+"""Symptoms other than inaccuracy have a cause if the records determine it, and none otherwise."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from shared.verify.planted.registry import PLANTED
+from truenorm.verify.diagnosis import conduct
+from truenorm.verify.diagnosis.conduct import CaseRecords
+from truenorm.verify.operation import Case
+from truenorm.verify.oracle import expected
+from truenorm.verify.running.records import (
+    AGAIN,
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    PLAIN,
+    ROWS,
+    Call,
+    Record,
+)
+from truenorm.verify.running.runners import InProcess
+from truenorm.verify.running.tiled import describe_wrong_elements
+from truenorm.verify.types import Array
+
+SMALL = tv.case("float32-normal-4x17")
+WIDER = tv.case("float32-normal-4x64")
+TINY = np.finfo(np.float32).tiny
+
+
+@cache
+def cases_of(kind: str) -> list[Case]:
+    return [case for case in tv.cases("float32") if case.kind == kind]
+
+
+def records_of(
+    case: Case, *calls: tuple[Call | str, Mapping[str, Array | None]], wrong: bool = True
+) -> CaseRecords:
+    """Return a case with made-up results of its calls."""
+    made = ((call if isinstance(call, Call) else Call(call), results) for call, results in calls)
+    return CaseRecords(case, [Record(case.name, call, results) for call, results in made], wrong)
+
+
+def planted(name: str, call: str, case: Case = SMALL) -> CaseRecords:
+    """Return the record of a planted bug."""
+    return CaseRecords(case, [InProcess(PLANTED[name].subject).run(case, Call(call))], wrong=True)
+
+
+def right(case: Case, output: str) -> Array:
+    value = expected(case).values[output]
+    assert value is not None
+    return value.copy()
+
+
+def next_number(array: Array) -> Array:
+    return np.nextafter(array, np.float32(np.inf))
+
+
+class TestMemory:
+    def test_input_that_holds_a_result(self) -> None:
+        cases = [planted("in-place damage to dy", PLAIN, case) for case in (SMALL, WIDER)]
+        assert conduct.explain_inputs("", cases) == "dx is written over dy"
+
+    def test_input_that_holds_something_else_in_one_case(self) -> None:
+        record = Record(WIDER.name, Call(), damaged=("dy",))
+        cases = [planted("in-place damage to dy", PLAIN), CaseRecords(WIDER, [record], True)]
+        assert not conduct.explain_inputs("", cases)
+
+    def test_result_that_becomes_the_next_one(self) -> None:
+        cases = [planted("y in a buffer that is used again", LATER)]
+        cause = conduct.explain_overwritten("y", cases)
+        assert cause.startswith("all calls write y to the same buffer")
+
+    def test_result_that_becomes_something_else(self) -> None:
+        cases = [records_of(SMALL, (LATER, {"y": right(SMALL, "y") + 1}))]
+        assert not conduct.explain_overwritten("y", cases)
+
+    @pytest.mark.parametrize("output", ["dx", "dgamma"])
+    def test_gradient_of_another_forward(self, output: str) -> None:
+        cases = [planted("gradients of a stale forward pass", INTERLEAVED)]
+        cause = conduct.explain_stale(output, cases)
+        assert cause.startswith("backward uses the state of the latest forward")
+
+    @pytest.mark.parametrize("more", [0.0, 1.0])
+    def test_gradient_of_no_forward(self, more: float) -> None:
+        result = right(SMALL, "dx") + np.float32(more)
+        assert not conduct.explain_stale("dx", [records_of(SMALL, (INTERLEAVED, {"dx": result}))])
+
+
+class TestLargeCall:
+    COPIES = np.tile(np.arange(1.0, 500.0, dtype=np.float32), (33_700, 1))
+
+    @pytest.mark.parametrize(
+        ("index", "cause"),
+        [
+            (lambda at: at, ""),
+            (lambda at: at - 1, ""),
+            (None, "0 from element 2^24 on: these are not written"),
+            (
+                lambda at: np.minimum(at.astype(np.float32), at[-1]).astype(int),
+                "wrong from element 2^24 on: indices are computed in float32",
+            ),
+            (lambda at: at - 2**24, "wrong from element 2^24 on: indices start again at 0"),
+        ],
+        ids=["right", "other", "zero", "float32", "again"],
+    )
+    def test_elements_beyond_2_to_24(self, index: Callable[[Any], Any] | None, cause: str) -> None:
+        copies = self.COPIES.copy()
+        flat = copies.reshape(-1)
+        tail = np.arange(2**24, flat.size)
+        flat[tail] = 0 if index is None else flat[index(tail)]
+        assert describe_wrong_elements(copies[:1], copies) == cause
+
+    def test_cause_names_the_output(self) -> None:
+        call, results = Call(LARGE, 0, 4), {"y": right(SMALL, "y")}
+        record = Record(SMALL.name, call, results, holds={"y": ("0 there",)})
+        cause = conduct.explain_large("y", [CaseRecords(SMALL, [record], True)])
+        assert cause == "in one call, y is 0 there"
+
+
+class TestRepeat:
+    @staticmethod
+    def twice(case: Case) -> CaseRecords:
+        dgamma = right(case, "dgamma")
+        again = {"dgamma": next_number(dgamma)}
+        return records_of(case, (PLAIN, {"dgamma": dgamma}), (AGAIN, again))
+
+    def test_sums_in_another_order(self) -> None:
+        cause = conduct.explain_repeat("dgamma", [self.twice(SMALL), self.twice(WIDER)])
+        assert "rows are added in a different order" in cause
+
+    def test_two_terms_have_one_order(self) -> None:
+        case = tv.case("float32-normal-2x1025")
+        assert not conduct.explain_repeat("dgamma", [self.twice(case), self.twice(case)])
+
+    @pytest.mark.parametrize(
+        ("part", "start"),
+        [
+            ((-1, -1), "the last element of the last row is not written"),
+            ((0, slice(None)), "the first row is not written"),
+            ((slice(None), -1), "the last column is not written"),
+            ((1, 3), ""),
+        ],
+    )
+    def test_unwritten_part(self, part: Any, start: str) -> None:
+        cases = []
+        for case in (SMALL, WIDER):
+            one, other = right(case, "y"), right(case, "y")
+            one[part], other[part] = 5, 7
+            cases.append(records_of(case, (PLAIN, {"y": one}), (AGAIN, {"y": other})))
+        cause = conduct.explain_repeat("y", cases)
+        assert cause.startswith(start)
+        assert bool(cause) == bool(start)
+
+
+class TestBatch:
+    CASE = tv.case("float32-batch-300x67")
+    SIZES = (1, 7, 128, 255, 256, 257)
+
+    def cause(self, kernel: Callable[[Array], Array]) -> str:
+        """Return the cause for a kernel whose y of a row depends on its batch."""
+        y = right(self.CASE, "y")
+        calls = [(Call(ROWS, 0, size), {"y": kernel(y[:size])}) for size in self.SIZES]
+        return conduct.explain_batch(
+            "y", [records_of(self.CASE, (PLAIN, {"y": kernel(y)}), *calls)]
+        )
+
+    def test_one_number_of_rows(self) -> None:
+        cause = self.cause(lambda y: next_number(y) if len(y) > 200 else y)
+        assert cause == "batches of up to 128 rows are computed differently from 255 or more"
+
+    def test_two_numbers_of_rows(self) -> None:
+        assert not self.cause(lambda y: next_number(y) if 100 < len(y) < 200 else y)
+
+    def test_last_row(self) -> None:
+        assert not self.cause(lambda y: np.concatenate([y[:-1], next_number(y[-1:])]))
+
+
+class TestForms:
+    @pytest.mark.parametrize(
+        ("change", "start"),
+        [
+            (lambda y: y.astype(np.float64), "y is rounded to float32, then converted to float64"),
+            (lambda y: y.astype(np.float64) * (1 + 2.0**-40), "y is not rounded to float32"),
+            (lambda y: y.astype(np.float16), ""),
+        ],
+    )
+    def test_type(self, change: Callable[[Array], Array], start: str) -> None:
+        cases = [
+            records_of(case, (PLAIN, {"y": change(right(case, "y"))})) for case in (SMALL, WIDER)
+        ]
+        cause = conduct.explain_type("y", cases)
+        assert cause.startswith(start)
+        assert bool(cause) == bool(start)
+
+    def test_result_of_another_size_says_nothing_of_types(self) -> None:
+        wide = records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").astype(np.float64)}))
+        short = records_of(WIDER, (PLAIN, {"y": right(WIDER, "y").astype(np.float64)[:, :-1]}))
+        assert short.result("y") is None
+        assert conduct.explain_type("y", [wide, short]) == conduct.explain_type("y", [wide])
+
+    @pytest.mark.parametrize("shape", [(), (16,), (2, 17)])
+    def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
+        assert records_of(SMALL, (PLAIN, {"dgamma": np.zeros(shape)})).result("dgamma") is None
+
+    def test_type_of_x(self) -> None:
+        operation = tv.norm("rms_norm", parameters="float32")
+        case = tv.case("bfloat16-normal-4x17", operation=operation)
+        result = right(case, "dgamma").astype(case.x.dtype)
+        cause = conduct.explain_type("dgamma", [records_of(case, (PLAIN, {"dgamma": result}))])
+        assert cause == "dgamma has the type of x"
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda dgamma: dgamma[np.newaxis], "an extra axis of length 1"),
+            (lambda dgamma: dgamma[:, np.newaxis, np.newaxis], "an extra axis of length 1"),
+            (lambda dgamma: np.stack([dgamma / 4, dgamma * 0.75]), "not summed over all batch"),
+            (lambda dgamma: np.stack([dgamma, dgamma]), ""),
+            (lambda dgamma: dgamma[:-1], ""),
+            (lambda dgamma: 2 * dgamma[np.newaxis], ""),
+            (lambda _: None, ""),
+        ],
+    )
+    def test_shape(self, change: Callable[[Array], Array | None], words: str) -> None:
+        cases = [records_of(SMALL, (PLAIN, {"dgamma": change(right(SMALL, "dgamma"))}))]
+        cause = conduct.explain_shape("dgamma", cases)
+        assert words in cause
+        assert bool(cause) == bool(words)
+
+    @pytest.mark.parametrize(
+        ("shape", "words"),
+        [
+            ((1, 4, 17), "has an extra axis of length 1"),
+            ((4, 1, 17), "has an extra axis of length 1"),
+            ((1, 68), "has a wrong shape"),
+            ((68,), "has a wrong shape"),
+            ((17, 4), "has a wrong shape"),
+            ((1, 17, 4), "has a wrong shape"),
+        ],
+    )
+    def test_an_axis_is_extra_only_if_the_shape_is_right_without_it(
+        self, shape: tuple[int, ...], words: str
+    ) -> None:
+        assert SMALL.shape == (4, 17)
+        cases = [records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").reshape(shape)}))]
+        assert conduct.explain_shape("y", cases) == f"y {words}; its values are right"
+
+    def test_result_missing_with_a_parameter(self) -> None:
+        cases = []
+        for case in tv.cases("float32", also=["no-gamma"]):
+            if case.beta is not None:
+                wrong = case.gamma is None
+                result = None if wrong else np.zeros(case.shape[1])
+                cases.append(records_of(case, (PLAIN, {"dbeta": result}), wrong=wrong))
+        assert any(each.wrong for each in cases)
+        assert conduct.explain_shape("dbeta", cases) == "dbeta is missing where gamma is None"
+
+    @pytest.mark.parametrize(
+        ("failures", "cause"),
+        [
+            (("", "", "raised A: a"), "calls fail where D is 2, and only there"),
+            (("", "raised B: b", "raised A: a"), ""),
+            (("raised A: a", "raised A: a", "raised A: a"), ""),  # there are no control cases
+        ],
+    )
+    def test_sizes_at_which_calls_fail(self, failures: tuple[str, ...], cause: str) -> None:
+        cases = [
+            CaseRecords(case, [Record(case.name, Call(), failure=failure)], bool(failure))
+            for case, failure in zip(
+                (SMALL, WIDER, tv.case("float32-normal-4x2")), failures, strict=True
+            )
+        ]
+        assert conduct.explain_raised("", cases) == cause
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("change", "cause"),
+        [
+            (lambda y, _: np.where(np.isnan(y), np.float32(0), y), "NaN in y is replaced by 0"),
+            (
+                lambda y, case: y if np.isfinite(case.x).all() else np.full_like(y, np.nan),
+                "a non-finite value of x makes all of y NaN",
+            ),
+            (lambda y, _: np.where(np.isnan(y), np.float32(1), y), ""),
+            (lambda y, _: -y, ""),
+            (lambda y, _: y, ""),
+        ],
+        ids=["zero", "spread", "one", "sign", "right"],
+    )
+    def test_non_finite_results(self, change: Callable[[Array, Case], Array], cause: str) -> None:
+        cases = [
+            records_of(case, (PLAIN, {"y": change(right(case, "y"), case)}))
+            for case in cases_of("special")
+        ]
+        assert conduct.explain_special("y", cases) == cause
+
+    def test_infinities_that_are_clipped(self) -> None:
+        case = next(case for case in cases_of("special") if np.isinf(right(case, "dbeta")).any())
+        wide = case.with_inputs(dy=np.where(np.arange(17) < 4, np.inf, case.dy).astype(np.float32))
+        result = np.nan_to_num(right(wide, "dbeta"))
+        cause = conduct.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
+        assert "infinity by the largest number" in cause
+
+    def test_non_finite_inputs_that_are_replaced(self) -> None:
+        cases = []
+        for case in cases_of("special"):
+            with_zeros = case.with_inputs(x=np.where(np.isfinite(case.x), case.x, np.float32(0)))
+            cases.append(records_of(case, (PLAIN, {"y": right(with_zeros, "y")})))
+        cause = conduct.explain_special("y", cases)
+        assert cause == "non-finite values of x are replaced by 0"
+
+    @pytest.mark.parametrize(
+        ("change", "cause"),
+        [
+            (
+                lambda y: np.where(np.abs(y) < TINY, np.float32(0), y),
+                "subnormal inputs or results are flushed to zero",
+            ),
+            (lambda y: y, ""),
+            (lambda y: np.where(np.abs(y) < TINY, np.float32(1), y), ""),
+        ],
+        ids=["flushed", "right", "one"],
+    )
+    def test_subnormal_numbers(self, change: Callable[[Array], Array], cause: str) -> None:
+        cases = [
+            records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
+            for case in cases_of("subnormal")
+        ]
+        assert conduct.explain_subnormal("y", cases) == cause
+
+    def test_subnormal_results_of_normal_inputs(self) -> None:
+        gamma, beta = np.full(17, 2.0**-125, np.float32), np.zeros(17, np.float32)
+        case = replace(SMALL.with_inputs(gamma=gamma, beta=beta), kind="subnormal")
+        y = right(case, "y")
+        result = np.where(np.abs(y) < TINY, np.float32(0), y)
+        cause = conduct.explain_subnormal("y", [records_of(case, (PLAIN, {"y": result}))])
+        assert cause == "subnormal results are flushed to zero"

@@ -1,0 +1,131 @@
+"""Mutants of a formula that the judge does not have: their words, and the numbers of NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from full.verify.grouped.test_exact_answers import GATED, GROUPED, random_case
+from shared.verify.grouped.planted import grouped
+from truenorm.verify.formula.graph import Node, given, inverse_root, step, total
+from truenorm.verify.formula.mutants import Axis, Changes, Formula, Run
+from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.norms.grouped.causes import hypotheses_of
+from truenorm.verify.operation import Case
+from truenorm.verify.oracle import compute_exact
+
+ROWS, SIZE, EPS = 6, 21, 0.25
+RANDOM = np.random.default_rng(1)
+X, DY = (RANDOM.normal(size=(ROWS, SIZE)) for _ in "xy")
+GAMMA = RANDOM.normal(size=(1, SIZE))
+NUMBERS = {"x": X, "gamma": GAMMA, "eps": np.full((1, 1), EPS), "dy": DY}
+SQUARES = (X * X).sum(axis=1, keepdims=True)
+R = 1 / np.sqrt(SQUARES + EPS)
+
+
+def l2_norm() -> dict[str, Node]:
+    """Return y = x*gamma/sqrt(sum(x^2) + eps) and dgamma."""
+    x, dy = given("x", [0, 1]), given("dy", [0, 1])
+    gamma, eps = given("gamma", [1]), given("eps", [])
+    squares = step("the sum of squares", total(x * x, [1]))
+    xhat = step("xhat", x * step("r", inverse_root(squares + eps)))
+    return {"y": xhat * gamma, "dgamma": total(dy * xhat, [0])}
+
+
+def mutants_of(output: str) -> tuple[Node, dict[str, Changes]]:
+    results = l2_norm()
+    axes = [Axis(0, "row", "rows"), Axis(1, "column", "columns")]
+    formula = Formula(output, results, [["x"], ["gamma"], ["dy"]], ["dy"], axes)
+    return results[output], formula.mutants()
+
+
+def mutant(output: str, words: str) -> Any:
+    node, mutants = mutants_of(output)
+    return Run(NUMBERS, "bfloat16").result(node, mutants[words])
+
+
+OF_Y = {
+    "eps is left out": X / np.sqrt(SQUARES) * GAMMA,
+    "eps is subtracted, not added": X / np.sqrt(SQUARES - EPS) * GAMMA,
+    "eps is added to the root": X / (np.sqrt(SQUARES) + EPS) * GAMMA,
+    "no root is taken in r": X * R**2 * GAMMA,
+    "gamma is left out of xhat*gamma": X * R,
+    "r is applied twice in xhat": X * R**2 * GAMMA,
+    "r is that of the next row": X * np.roll(R, -1, axis=0) * GAMMA,
+    "r is rounded to float16": X * rounded(R, "float16") * GAMMA,
+    "gamma is that of the column before": X * R * np.roll(GAMMA, 1),
+    "the sum of squares is averaged, not summed": X / np.sqrt(SQUARES / SIZE + EPS) * GAMMA,
+    "the sum of squares is without the last n % 16 elements": X
+    / np.sqrt((X[:, :16] ** 2).sum(axis=1, keepdims=True) + EPS)
+    * GAMMA,
+}
+OF_DGAMMA = {
+    "it is that of the first row": (DY * X * R)[:1],
+    "it is that of the last row": (DY * X * R)[-1:],
+    "the second half of the rows is left out": (DY * X * R)[:3].sum(axis=0),
+    "x is used for xhat in dy*xhat": (DY * X).sum(axis=0),
+    "y is used for xhat in dy*xhat": (DY * X * R * GAMMA).sum(axis=0),
+}
+
+
+@pytest.mark.parametrize("words", OF_Y)
+def test_y(words: str) -> None:
+    np.testing.assert_allclose(mutant("y", words), OF_Y[words], rtol=1e-13)
+
+
+@pytest.mark.parametrize("words", OF_DGAMMA)
+def test_dgamma(words: str) -> None:
+    found = mutant("dgamma", words).reshape(-1)
+    np.testing.assert_allclose(found, OF_DGAMMA[words].reshape(-1), rtol=1e-12)
+
+
+def test_a_sum_in_the_type_of_x() -> None:
+    total_ = np.zeros(SIZE)
+    for row in rounded(DY * X * R, "bfloat16"):
+        total_ = rounded(total_ + row, "bfloat16")
+    found = mutant("dgamma", "it is summed in the type of x").reshape(-1)
+    np.testing.assert_array_equal(found, total_)
+
+
+@pytest.mark.parametrize("output", ["y", "dgamma"])
+def test_mutants_differ(output: str) -> None:
+    node, mutants = mutants_of(output)
+    run = Run(NUMBERS, "bfloat16")
+    right = run.result(node, {})
+    np.testing.assert_allclose(right, l2_norm_by_hand(output), rtol=1e-13)
+    same = [words for words, each in mutants.items() if np.allclose(run.result(node, each), right)]
+    assert same == SAME[output]
+
+
+def l2_norm_by_hand(output: str) -> Any:
+    return X * R * GAMMA if output == "y" else (DY * X * R).sum(axis=0, keepdims=True)
+
+
+SAME = {
+    "y": [f"the sum of squares is without the last n % {n} elements" for n in (32, 64, 128, 256)]
+    + ["r is 1 where the sum of squares is 0"],
+}
+SAME["dgamma"] = SAME["y"]
+
+
+@pytest.mark.parametrize(("spec", "layout"), [*GROUPED, *GATED])
+def test_hypotheses_of_grouped_norms(spec: str, layout: str) -> None:
+    """Every hypothesis can be computed, and most differ from the answer."""
+    case = random_case(spec, layout, "float32", 4)
+    norm = case.operation
+    exact = compute_exact(case)
+    sums_of_dy = {"sum", "dbeta", "dshift"}
+    for output in (each.name for each in norm.outputs if each.name not in sums_of_dy):
+        hypotheses, right = hypotheses_of(norm, output), exact[output][..., 0]
+        close = 0
+        for hypothesis in hypotheses.values():
+            found = np.broadcast_to(hypothesis(case), right.shape)
+            close += np.allclose(found, right, rtol=1e-6, atol=1e-6)
+        assert close < 0.5 * len(hypotheses), (output, close, len(hypotheses))
+
+
+def test_a_hypothesis_about_an_absent_input() -> None:
+    case = random_case("rms_norm,groups=4", "96", "float32", 4)
+    without = Case(case.operation, "none", "float32", {**case.inputs, "gamma": None}, case.eps)
+    found = hypotheses_of(grouped("rms_norm,groups=4"), "y")["gamma is left out of xhat*gamma"]
+    np.testing.assert_allclose(found(without), compute_exact(without)["y"][..., 0], rtol=1e-6)

@@ -1,0 +1,104 @@
+"""Every planted bug of a grouped norm is caught, and no wrong cause is named."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
+from shared.verify.grouped.kernels import Textbook, judge_cases
+from shared.verify.grouped.planted import PLANTED, Planted, grouped
+from shared.verify.grouped.unseen import UNSEEN, Unseen
+from truenorm.verify.diagnosis.accuracy import without_match
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.judge import collect, scope
+from truenorm.verify.operation import Case
+from truenorm.verify.running.runners import InProcess
+
+FEW_ELEMENTS = 2000
+OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
+SHOWN_BY = {"dgamma in bfloat16": "many-rows", "dscale in bfloat16": "many-units"}
+"""Bugs that small cases do not show, and the family that does."""
+
+
+def small_cases(bug: Planted) -> list[Case]:
+    """Return small cases of the quick level, and those that show a bug."""
+    return cases_of(bug.subject, SHOWN_BY.get(bug.name, ""))
+
+
+def cases_of(subject: tv.Subject, family: str = "") -> list[Case]:
+    """Return small cases of the quick level, and those of a family."""
+    return [
+        case
+        for case in scope(subject, "quick")
+        if case.family == family
+        or (case.family not in OF_MANY_CALLS and case.x.size <= FEW_ELEMENTS)
+    ]
+
+
+OF_THE_GATE = {bug.spec: bug.name for bug in reversed(PLANTED)}.values()
+"""The first bug of each operation."""
+
+
+def in_gate(bug: Planted) -> Any:
+    marks = () if bug.name in OF_THE_GATE else pytest.mark.slow
+    return pytest.param(bug, marks=marks, id=bug.name)
+
+
+@pytest.mark.parametrize("bug", [in_gate(bug) for bug in PLANTED])
+def test_a_planted_bug_is_caught(bug: Planted) -> None:
+    report = judge_cases(bug.subject, small_cases(bug), strict=False)
+    assert not report.passed
+    named = {finding.cause for finding in report.findings if finding.cause}
+    for cause in named:
+        assert bug.cause, cause
+        assert bug.cause in cause
+    assert bool(named) == bool(bug.cause)
+
+
+UNSEEN_IN_GATE = 6
+WRONG = [
+    pytest.param(each, marks=() if k < UNSEEN_IN_GATE else pytest.mark.slow, id=f"{k}-{each.spec}")
+    for k, each in enumerate(UNSEEN)
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_unseen_bug_gets_its_cause_or_none(wrong: Unseen) -> None:
+    subject = wrong.kernel(grouped(wrong.spec)).subject()
+    report = judge_cases(subject, cases_of(subject), strict=False)
+    assert not report.passed
+    named = {each.output: without_match(each.cause) for each in report.findings if each.cause}
+    assert named == wrong.causes
+
+
+@pytest.mark.parametrize("failure", GROUPED_FAILURES, ids=lambda each: str(each.bug))
+def test_the_museum_names_a_case_that_shows_the_bug(failure: GroupedFailure) -> None:
+    (bug,) = [each for each in PLANTED if each.name == failure.bug]
+    assert (failure.operation, failure.sources[0].partition("#")[2]) == (
+        bug.spec,
+        bug.source.partition("#")[2],
+    )
+    case = tv.case(failure.case, operation=failure.operation)
+    assert not judge_cases(bug.subject, [case]).passed
+
+
+def test_there_are_enough() -> None:
+    assert len({bug.name for bug in PLANTED}) >= 38
+
+
+def test_rounding_errors_of_float64_are_no_wrong_step() -> None:
+    """Hypotheses that change nothing in these cases have the same rounding errors."""
+    norm = grouped("group_norm,groups=2")
+    subject = Textbook(norm).subject("float64")
+    suite = [
+        each
+        for each in tv.cases("float64", operation=norm)
+        if each.x.size < 300 and each.kind != "special"
+    ]
+    with np.errstate(all="ignore"):
+        records = collect(InProcess(subject), suite)
+    report = grade("textbook", suite, records, outputs=["y", "dx"])
+    causes = {(each.guard, each.cause) for each in report.findings}
+    assert causes == {("growth", ""), ("finite", "squares overflow in float64")}

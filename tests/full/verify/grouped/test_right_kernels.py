@@ -1,0 +1,105 @@
+"""Textbook kernels in float64 pass, in every geometry and with every gate."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from shared.verify.grouped.kernels import HuggingFace, InFloat32, Textbook, judge_cases
+from shared.verify.grouped.planted import grouped
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import scope
+
+SPECS = (
+    "rms_norm,groups=4",
+    "layer_norm,groups=2",
+    "group_norm,groups=2",
+    "group_norm,groups=3,gate=self",
+    "instance_norm",
+    "rms_norm,heads=4",
+    "rms_norm,over=channels",
+    "rms_norm,gate=silu",
+    "rms_norm,gate=sigmoid",
+    "rms_norm,groups=2,gate=silu-first",
+    "rms_norm,groups=2,gate=sigmoid-first",
+    "rms_norm,gate=self",
+    "layer_norm,modulate=sample,gamma=false",
+    "rms_norm,modulate=row",
+    "rms_norm,variance=3/4",
+    "rms_norm,divisor=sum,gamma=false",
+    "add_rms_norm,gate=silu",
+)
+FEW_ELEMENTS = 2000
+OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "many-rows")
+
+
+SHARE = 4
+"""In the gate, an operation is judged by one of so many cases, each by others."""
+
+
+@pytest.mark.parametrize("every", [SHARE, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_small_cases(spec: str, dtype: str, every: int) -> None:
+    norm = grouped(spec)
+    assert norm.spec == spec
+    also = tuple(norm.extensions)
+    subject = Textbook(norm).subject(dtype, also=also)
+    suite = [
+        case
+        for case in tv.cases(dtype, operation=norm, also=also)
+        if case.x.size <= FEW_ELEMENTS and case.family not in OF_MANY_CALLS
+    ]
+    assert len(suite) > 30
+    first = SPECS.index(spec) + (dtype == "bfloat16")
+    for case in suite[first % every :: every]:
+        tv.check(subject, case)
+
+
+@pytest.mark.parametrize("kernel", [Textbook, InFloat32])
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if "gate=" in spec])
+def test_gates_of_float16(spec: str, kernel: Any) -> None:
+    norm = grouped(spec)
+    cases = [
+        case for case in tv.cases("float16", operation=norm) if case.family.startswith("gate-")
+    ]
+    assert "gate-saturated" in {case.family for case in cases}
+    for case in cases:
+        with np.errstate(all="ignore"):
+            tv.check(kernel(norm).subject("float16"), case)
+
+
+def assert_passes(report: Report) -> None:
+    assert report.passed, report.findings[0].symptom
+    assert {each.grade for each in report.grades} <= {"stable", "faithful", "correct"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "spec", "dtype"),
+    [
+        (Textbook, "group_norm,groups=2", "float32"),
+        (HuggingFace, "rms_norm,gate=silu", "bfloat16"),
+    ],
+)
+def test_quick_level_without_long_calls(kernel: Any, spec: str, dtype: str) -> None:
+    subject = kernel(grouped(spec)).subject(dtype)
+    cases = [each for each in scope(subject, "quick") if each.family not in ("large", "served")]
+    assert_passes(judge_cases(subject, cases, strict=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "spec", "dtype"),
+    [
+        *((Textbook, spec, "float32") for spec in ("group_norm,groups=2", "rms_norm,gate=silu")),
+        (InFloat32, "group_norm,groups=2", "bfloat16"),
+        (InFloat32, "rms_norm,gate=silu", "bfloat16"),
+        (HuggingFace, "rms_norm,gate=silu", "bfloat16"),
+        *((InFloat32, spec, "float32") for spec in SPECS),
+    ],
+)
+def test_whole_quick_level(kernel: Any, spec: str, dtype: str) -> None:
+    with np.errstate(all="ignore"):
+        assert_passes(tv.verify(kernel(grouped(spec)).subject(dtype)))

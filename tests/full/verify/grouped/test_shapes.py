@@ -1,0 +1,165 @@
+"""Several normalized axes, channels last, and the arguments of libraries."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from shared.verify.grouped.kernels import Array, Textbook, judge_cases
+from shared.verify.grouped.planted import grouped
+from truenorm.verify.judge import scope
+from truenorm.verify.running.pytorch import arguments_of, arguments_of_norm, names_of
+from truenorm.verify.running.records import CannotRunError
+
+AXES, LAST = "layer_norm,axes=3", "group_norm,groups=2,channels=last"
+MANY = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
+
+
+def small_cases(subject: tv.Subject) -> list[tv.Case]:
+    return [
+        case for case in scope(subject, "quick") if case.x.size <= 700 and case.family not in MANY
+    ]
+
+
+class OverAxes(Textbook):
+    """A layer norm of x (N, C, H, W), whose gamma has the shape (C, H, W)."""
+
+    normalized_axes: tuple[int, ...] = (1, 2, 3)
+
+    def forward(self, *arguments: Any) -> Any:
+        x, gamma, beta, eps = arguments
+        assert gamma.shape == beta.shape == x.shape[1:]
+        assert x.ndim == 4
+        wide = x.astype(np.float64)
+        c = wide - wide.mean(self.normalized_axes, keepdims=True)
+        r = 1 / np.sqrt((c * c).mean(self.normalized_axes, keepdims=True) + eps)
+        return (gamma * c * r + beta).astype(x.dtype), (c * r, r, gamma, x.dtype)
+
+    def backward(self, dy: Array, *rest: Any) -> Any:
+        xhat, r, gamma, kind = rest[0]
+        dy = dy.astype(np.float64)
+        g, over = gamma * dy, self.normalized_axes
+        inner = g - g.mean(over, keepdims=True)
+        dx = r * (inner - xhat * (g * xhat).mean(over, keepdims=True))
+        return tuple(each.astype(kind) for each in (dx, (dy * xhat).sum(0), dy.sum(0)))
+
+
+class LastAxis(OverAxes):
+    normalized_axes = (3,)
+
+
+class FlatGamma(OverAxes):
+    def backward(self, dy: Array, *rest: Any) -> Any:
+        dx, dgamma, dbeta = super().backward(dy, *rest)
+        return dx, dgamma.reshape(-1), dbeta
+
+
+def test_several_axes() -> None:
+    subject = OverAxes(grouped(AXES)).subject()
+    report = judge_cases(subject, small_cases(subject))
+    assert report.passed, report.findings[0].symptom
+
+
+def test_one_axis_for_several() -> None:
+    subject = LastAxis(grouped(AXES)).subject()
+    report = judge_cases(subject, small_cases(subject))
+    assert "the last axis alone is normalized" in report.findings[0].cause
+
+
+def test_shape_of_gradients() -> None:
+    with pytest.raises(CannotRunError, match=r"dgamma must have the shape \(.*\), got"):
+        tv.verify(FlatGamma(grouped(AXES)).subject())
+
+
+class ChannelsLast(Textbook):
+    """A group norm of x (N, S, C), by that of (N, C, S)."""
+
+    def __init__(self, *, twice: bool = False) -> None:
+        super().__init__(grouped("group_norm,groups=2"))
+        self.twice = twice
+
+    def forward(self, *arguments: Any) -> Any:
+        x, gamma, beta, eps = arguments
+        assert x.flags.c_contiguous
+        assert gamma.shape == x.shape[-1:]
+        y, saved = super().forward(np.moveaxis(x, -1, 1), gamma, beta, eps)
+        return (y if self.twice else np.moveaxis(y, 1, -1)), saved
+
+    def backward(self, dy: Array, *rest: Any) -> Any:
+        dx, *sums = super().backward(np.moveaxis(dy, -1, 1), *rest)
+        return np.moveaxis(dx, 1, -1), *sums
+
+
+def test_channels_last() -> None:
+    subject = ChannelsLast().subject(operation=LAST)
+    report = judge_cases(subject, small_cases(subject))
+    assert report.passed, report.findings[0].symptom
+
+
+def test_channels_of_results() -> None:
+    with pytest.raises(CannotRunError, match=r"y must have the shape \(.*\), got"):
+        tv.verify(ChannelsLast(twice=True).subject(operation=LAST))
+
+
+def test_kernelbench() -> None:
+    """Problems 36 and 40 of its first level: RMSNorm over axis 1, layer norm over 3 axes."""
+    over_channels, axes = grouped("rms_norm,over=channels"), grouped(AXES)
+    assert over_channels.geometry_of(24, "as-4x6").unit_size == 4
+    geometry = axes.geometry_of(24, "as-2x3x4")
+    assert (geometry.count, geometry.unit_size, geometry.width) == (1, 24, 24)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("batch_norm", "add_rms_norm, group_norm, instance_norm; got 'batch_norm'"),
+        ("layer_norm,axes=2,groups=2", "one of groups and axes divides a row"),
+        ("layer_norm,axes=5", "axes must be from 1 to 4; got 5"),
+        ("layer_norm,axes=2,modulate=row", "axes is not for modulated norms"),
+        ("rms_norm,channels=last", "channels=last needs group_norm or instance_norm"),
+        ("group_norm,groups=2,channels=middle", "channels must be one of first, last"),
+    ],
+)
+def test_messages(spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tv.Subject(print, operation=spec)
+
+
+def test_recordings_refuse_shapes(tmp_path: Any) -> None:
+    with pytest.raises(
+        ValueError, match="a recording needs a norm without axes= and channels=last"
+    ):
+        tv.record_cases(tmp_path, operation=AXES, dtypes=["float32"])
+
+
+# The first has the arguments of FlashInfer, the next two of SGLang, the last of DiT blocks.
+def fused_rmsnorm_silu(input, weight, eps=1e-6, out=None, block_scale=None): ...  # type: ignore[no-untyped-def] # noqa: A002
+def fused_norm_scale_shift(x, weight, bias, scale, shift, norm_type, eps=1e-5): ...  # type: ignore[no-untyped-def]
+def rmsnorm_scale_shift_bitexact(x, weight, scale, shift, eps): ...  # type: ignore[no-untyped-def]
+def norm_scale_shift(x, scale_msa, shift_msa, eps): ...  # type: ignore[no-untyped-def]
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "roles"),
+    [
+        (fused_rmsnorm_silu, "rms_norm,gate=self", "x gamma eps"),
+        (
+            fused_norm_scale_shift,
+            "layer_norm,modulate=row",
+            "x gamma beta scale shift norm_type eps",
+        ),
+        (
+            fused_norm_scale_shift,
+            "layer_norm,modulate=sample,gamma=false",
+            "x gamma beta scale shift norm_type eps",
+        ),
+        (rmsnorm_scale_shift_bitexact, "rms_norm,modulate=row", "x gamma scale shift eps"),
+        (norm_scale_shift, "layer_norm,modulate=sample,gamma=false", "x scale shift eps"),
+    ],
+)
+def test_arguments_of_libraries(function: Any, spec: str, roles: str) -> None:
+    norm = grouped(spec)
+    arguments = arguments_of(function, arguments_of_norm(norm), names=names_of(norm))
+    assert [role for _, role in arguments.by_name] == roles.split()

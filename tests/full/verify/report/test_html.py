@@ -1,0 +1,310 @@
+"""The HTML report: complete, escaped and self-contained; its plots and its heat map."""
+
+import dataclasses
+import math
+import re
+import unicodedata
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from shared.verify.fake_report import NASTY, failing_report, passing_report, sweep
+from truenorm.verify.grading.report import GRADES, VERDICTS, CaseResult
+from truenorm.verify.operations import OUTPUTS
+from truenorm.verify.report import wording
+from truenorm.verify.report.html import VARIABLES, Cell, by_case, by_family, draw, to_html
+
+EMPTY = {"meta", "br", "path", "use"}
+
+
+class Page(HTMLParser):
+    """The tags, the attributes and the text of a page; tags must close in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def of(self, tag: str) -> list[str]:
+        return self.texts.get(tag, [])
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, each, value in self.attributes if each == name]
+
+
+REPORT = failing_report()
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return to_html(REPORT)
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+@pytest.fixture(scope="module")
+def good() -> Page:
+    return Page(to_html(passing_report()))
+
+
+def test_tags_are_balanced(page: Page, good: Page) -> None:
+    assert page.open == good.open == []
+
+
+def test_text_of_the_subject_is_escaped(page: Page, text: str) -> None:
+    assert "<script" not in text
+    for tag in ("title", "h1", "h3", "pre", "th"):
+        assert any(NASTY in each for each in page.of(tag)), tag
+    assert any(NASTY in value for value in page.values("title"))
+
+
+def test_control_characters_are_escaped(page: Page, text: str) -> None:
+    """A terminal would interpret them when the file is printed."""
+    kinds = {unicodedata.category(each) for each in text if each != "\n"}
+    assert kinds.isdisjoint({"Cc", "Cf"})
+    for tag in ("h1", "h3"):
+        assert any(r"\x1b[31mred\x07\u202e" in each for each in page.of(tag))
+    assert any(each.count("\n") > 2 for each in page.of("pre")), "a reproducer has lines"
+
+
+def test_page_runs_and_loads_nothing(page: Page) -> None:
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
+    foreign = {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    assert foreign.isdisjoint(page.tags)
+    assert page.values("src") == []
+    assert {tag for tag, name, value in page.attributes if name == "href"} <= {"a", "use"}
+    assert all(value.startswith("#") for value in page.values("xlink:href"))
+    style = "".join(page.of("style"))
+    assert "@import" not in style
+    assert "url(" not in style
+
+
+def test_sources_are_links(page: Page) -> None:
+    links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+    assert links == [
+        "https://github.com/pytorch/pytorch/issues/51102",
+        "https://github.com/microsoft/onnxruntime/issues/28463",
+    ]
+    assert page.of("a") == ["pytorch#51102", "onnxruntime#28463"]
+    assert any("a talk" in text for text in page.of("dd"))
+
+
+def test_headline(page: Page, good: Page) -> None:
+    facts = dict(zip(page.of("dt"), page.of("dd"), strict=False))
+    known = {"level": "quick", "required": "stable", "date": "2025-01-31", "numpy": "2.4.6"}
+    assert known.items() <= facts.items()
+    assert "FAIL" in page.of("span")
+    assert wording.conclusion(REPORT) in "".join(page.of("p"))
+    assert "PASS" in good.of("span")
+    assert "FAIL" not in good.of("span")
+    today = dict(zip(good.of("dt"), good.of("dd"), strict=False))["date"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", today)
+
+
+def test_grades_verdicts_findings(page: Page) -> None:
+    for grade in REPORT.grades:
+        assert {grade.grade, wording.max_ulp(grade)} <= set(page.of("td"))
+    assert page.of("b") == list(VERDICTS)
+    assert page.tags.count("article") == len(REPORT.findings)
+    assert page.of("pre") == [each.reproducer for each in REPORT.findings if each.reproducer]
+    assert set(GRADES) <= set(page.of("dt"))
+    assert {wording.likely_cause(each) for each in REPORT.findings} - {""} <= set(page.of("dd"))
+
+
+def test_types_stay_in_their_order() -> None:
+    turned = dataclasses.replace(REPORT, grades=REPORT.grades[::-1])
+    rows = [text for text in Page(to_html(turned)).of("th") if text.startswith("float")]
+    assert rows[:2] == ["float32", "float16"]
+
+
+MEANINGS = "What the grades mean"
+
+
+def test_plots_and_infinite_errors(page: Page, good: Page) -> None:
+    assert page.tags.count("svg") == len(OUTPUTS)
+    caption = " ".join(page.of("figcaption"))
+    assert "3 infinite or too large to draw: at the top edge" in caption
+    assert "float32: unstable, slope 2.0" in page.of("span")
+    assert "svg" not in good.tags
+    assert page.of("h2")[:2] == ["Findings", "Grades"]
+    assert good.of("h2") == ["Grades", "Checks", "Errors by family and case", MEANINGS]
+
+
+def test_heat_map_has_a_row_for_each_family_and_case(page: Page) -> None:
+    names = {name for each in REPORT.results for name in (each.family, each.case)}
+    assert names <= set(page.of("th"))
+    assert "none" in page.values("class")
+    assert "not judged" in page.of("li")
+    nothing = dataclasses.replace(REPORT, results=(), grades=())
+    assert Page(to_html(nothing)).of("h2") == ["Findings", "Grades", "Checks", MEANINGS]
+
+
+def test_every_colour_is_defined_for_light_and_dark(text: str) -> None:
+    light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
+    defined = set(re.findall(r"--([\w-]+):", light))
+    assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= defined | {"tone"}
+    assert defined == set(re.findall(r"--([\w-]+):", dark.split("* { box", 1)[0]))
+
+
+def result(
+    case: str = "a-1",
+    dtype: str = "float32",
+    output: str = "y",
+    natural: float = 1.0,
+    allowed: float = 10.0,
+) -> CaseResult:
+    family = case.partition("-")[0]
+    return CaseResult(case, dtype, family, "hard", output, 2.0, natural, allowed, 0, False, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("natural", "allowed", "level", "text"),
+    [
+        (0.0, 10.0, "h0", "0"),
+        (0.0, 0.0, "h0", "0"),
+        (1.0, 10.0, "h0", "0.10"),
+        (10.0, 10.0, "h1", "1.0"),
+        (10.1, 10.0, "h2", "1.0"),
+        (1e3, 1.0, "h3", "1000"),
+        (1e6, 1.0, "h4", "1.0e6"),
+        (1.1e6, 1.0, "h5", "1.1e6"),
+        (math.inf, 1.0, "h6", "∞"),
+        (math.nan, 1.0, "h6", "∞"),
+        (1e-9, 0.0, "h6", "∞"),
+    ],
+)
+def test_colour(natural: float, allowed: float, level: str, text: str) -> None:
+    ((_, (cell,)),) = by_case([result(natural=natural, allowed=allowed)]).rows
+    assert cell == Cell(level, text, "a-1: y is off by 2.0 ulp")
+
+
+def test_a_family_shows_its_worst_case() -> None:
+    results = [result("a-1", natural=20.0), result("a-2", natural=math.nan), result("a-3")]
+    assert by_family(results).rows == [("a", [Cell("h6", "∞", "a-2: y is off by 2.0 ulp")])]
+
+
+def test_cells_that_were_not_judged() -> None:
+    results = [result("a-1"), result("b-1", "float16", "dx"), result("b-2", "float32", "dx")]
+    heat_map = by_family(results)
+    assert heat_map.groups == [("float32", ["y", "dx"]), ("float16", ["dx"])]
+    assert [name for name, _ in heat_map.rows] == ["a", "b"]
+    assert [[cell is None for cell in cells] for _, cells in heat_map.rows] == [
+        [False, True, True],
+        [True, False, False],
+    ]
+    assert by_case(results).groups == [("", ["y", "dx"])]
+    assert by_family([]).rows == by_case([]).rows == []
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> list[str]:
+    root = ET.fromstring(svg)
+    return ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+
+
+def markers(svg: str, dtype: str) -> list[tuple[float, float]]:
+    """Return the positions of the markers of a type, from the left and from the top."""
+    uses = ET.fromstring(svg).iter(f"{SVG}use")
+    return [
+        (float(use.attrib["x"]), float(use.attrib["y"]))
+        for use in uses
+        if f"var(--{dtype})" in use.attrib.get("style", "")
+    ]
+
+
+def test_plot_for_each_output_with_a_sweep() -> None:
+    results = failing_report().results
+    assert [plot.output for plot in draw(results)] == list(OUTPUTS)
+    assert [plot.output for plot in draw(sweep("float32", "dx"))] == ["dx"]
+    assert draw([each for each in results if each.kind != "sweep"]) == []
+
+
+def test_points_have_the_colour_of_their_type() -> None:
+    results = sweep("float32", "y") + sweep("float16", "y")
+    (plot,) = draw(results)
+    assert plot.dtypes == ["float16", "float32"]
+    assert len(markers(plot.svg, "float32")) == len(sweep("float32", "y"))
+    assert len(markers(plot.svg, "float16")) == len(sweep("float16", "y"))
+
+
+def test_infinite_errors_are_at_the_top_edge_and_counted() -> None:
+    (plot,) = draw(sweep("float32", "y"))
+    infinite = sum(math.isinf(each.natural) for each in sweep("float32", "y"))
+    assert plot.beyond == infinite > 0
+    heights = sorted(y for _, y in markers(plot.svg, "float32"))
+    assert heights[0] == heights[infinite - 1] < heights[infinite]
+
+
+@pytest.mark.parametrize("natural", [0.0, 1e-300, 1e300, math.inf, math.nan])
+@pytest.mark.parametrize(
+    "kappa",
+    [0.0, math.inf, math.nan, *(pytest.param(k, marks=pytest.mark.slow) for k in (1.0, 1e30))],
+)
+def test_any_number_stays_within_the_frame(natural: float, kappa: float) -> None:
+    results = sweep("float32", "y")[:3]
+    results.append(dataclasses.replace(results[0], natural=natural, kappa=kappa))
+    (plot,) = draw(results)
+    box = ET.fromstring(plot.svg).attrib["viewBox"].split()
+    drawn = markers(plot.svg, "float32")
+    assert len(drawn) == 4
+    assert plot.beyond == (not natural < 1e40)
+    for x, y in drawn:
+        assert 0 <= x <= float(box[2])
+        assert 0 <= y <= float(box[3])
+
+
+def test_guides_are_named() -> None:
+    results = sweep("float32", "y")
+    (plot,) = draw(results)
+    assert {"stable allows 10", "κ", "κ²", "condition number κ"} <= set(texts(plot.svg))
+    more = [*results, dataclasses.replace(results[0], allowed=14.0)]
+    (plot,) = draw(more)
+    assert "stable allows 10 to 14" in texts(plot.svg)
+
+
+def test_plots_share_colours_but_no_ids() -> None:
+    all_ids: set[str] = set()
+    for plot in draw(failing_report().results):
+        assert not any(placeholder in plot.svg for placeholder in VARIABLES)
+        assert not re.findall(r"(?:fill|stroke): ?#(?!000000|ffffff)", plot.svg)
+        names = re.findall(r'\bid="([^"]+)"', plot.svg)
+        used = re.findall(r'(?:href="#|url\(#)([^")]+)', plot.svg)
+        assert set(used) <= set(names)
+        assert not all_ids & set(names)
+        all_ids |= set(names)
+        assert plot.svg.startswith("<svg role=")
+        assert not {"width", "height"} & set(ET.fromstring(plot.svg).attrib)
+
+
+def test_plots_are_reproducible() -> None:
+    assert draw(sweep("float16", "y")) == draw(sweep("float16", "y"))

@@ -1,0 +1,39 @@
+"""Honest kernels have no finding where models need them, and their recipe is named."""
+
+import pytest
+
+import truenorm.verify as tv
+from shared.verify.honest import DTYPES, HONEST, TRUE_FINDINGS, ordinary_report
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", HONEST)
+def test_recipe_is_named(name: str, dtype: str) -> None:
+    """All decided elements have the bits of the recipe, and of no recipe of backward but one."""
+    report = ordinary_report(HONEST[name].subject(dtype))
+    (recipe,) = report.recipes
+    assert HONEST[name].recipe in recipe.names
+    assert recipe.shares[recipe.name] == 1
+    early = HONEST[name].recipe in ("early", "weight-typed")
+    expected = {"dx": "gain*dy", "dgamma": "xhat and dy*xhat"} if early else {}
+    for backward in report.backward_recipes:
+        assert backward.name == expected.get(backward.output, "nothing")
+        assert backward.shares[backward.name] == 1
+
+
+IN_THE_GATE = {("pairwise sums", "bfloat16")}  # it takes the least time
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, marks=[] if (name, dtype) in IN_THE_GATE else [pytest.mark.slow])
+        for name in HONEST
+        for dtype in DTYPES
+    ],
+)
+def test_findings_are_true(name: str, dtype: str) -> None:
+    report = tv.verify(HONEST[name].subject(dtype))
+    findings = {(finding.output, finding.guard) for finding in report.findings}
+    assert findings == TRUE_FINDINGS.get((name, dtype), set())
+    assert report.passed == (not findings)

@@ -1,0 +1,151 @@
+"""The judge from Python: `Subject`, `verify` and `check`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+import truenorm.verify as tv
+from shared.verify.recorded import RIGHT_FORWARD
+from truenorm.verify import judge
+from truenorm.verify.oracle import EXPECTED_BY_CASE
+from truenorm.verify.types import FORMATS, Array
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tv.cases("float8"), "dtype must be one of float16, .*; got 'float8'"),
+        (lambda: tv.cases("float32", "thorough"), "level must be one of quick, full; got"),
+        (
+            lambda: tv.cases("float32", also=["axes"]),
+            "also must be of no-gamma, .*; got \\['axes'\\]",
+        ),
+        (lambda: tv.case("float32-nothing"), "there is no case 'float32-nothing'"),
+        (
+            lambda: tv.case_from({"x": np.ones((2, 3))}, eps=-1.0),
+            "eps must be .* at least 0; got -1",
+        ),
+        (lambda: tv.Subject(), "give either forward .* or command"),
+        (lambda: tv.Subject(print, command=["x"]), "give either forward .* or command"),
+        (lambda: tv.Subject(command="./kernel"), "command must be a list .*, got './kernel'"),
+        (lambda: tv.Subject(print, dtypes="float32"), "dtypes must be .*; got 'float32'"),
+        (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes must be .*; got \\['float8'\\]"),
+        (lambda: tv.Subject(print, dtypes=[]), "dtypes must have at least one type"),
+        (lambda: tv.Subject(print, also=["rank"]), "also must be a list of .*; got \\['rank'\\]"),
+        (lambda: tv.Subject(command=["x"], also=["ranks"]), "also of a command must not have"),
+        (lambda: tv.Subject(print, seconds=float("inf")), "seconds must be finite .*, got inf"),
+        (lambda: tv.verify(RIGHT_FORWARD, require="good"), "require must be one of wrong"),
+        (lambda: replace(tv.case("float32-normal-4x5"), kind="odd"), "the kind 'odd'"),
+    ],
+)
+def test_invalid_arguments(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "message"),
+    [
+        (tv.verify, (print,), "expected a Subject; got <built-in function print>: use .*load"),
+        (tv.verify, ("kernel.py",), "expected a Subject; got 'kernel.py'"),
+        (tv.check, (None, None), "expected a Subject; got None"),
+        (tv.compare, (print, print), "expected a Subject; got <built-in"),
+        (tv.Subject, (3,), "forward must be a function; got 3"),
+        (tv.Subject, (print, "backward"), "backward must be a function; got 'backward'"),
+        (tv.case, (None,), "name must be text such as 'float32-normal-4x17'; got None"),
+        (tv.load, (None,), "target must be text such as 'file.py:name'; got None"),
+        (tv.case_of_shape, ("a",), "shape must be a list or tuple of .*; got 'a'"),
+        (tv.case_of_shape, (None,), "shape must be a list or tuple of .*; got None"),
+        (
+            partial(tv.norm, groop=1),  # type: ignore[call-arg]
+            ("rms_norm",),
+            "groop is no option .*: expected .* groups,",
+        ),
+    ],
+)
+def test_arguments_of_another_type(
+    call: Callable[..., object], arguments: tuple[object, ...], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("call", "subject", "options", "message"),
+    [
+        (tv.Subject, print, {"name": 3}, "name must be text; got 3"),
+        (tv.Subject, print, {"seconds": "a"}, "seconds must be a number of seconds; got 'a'"),
+        (tv.Subject, print, {"domain": 3}, "domain must be a truenorm.verify.Domain; got 3"),
+        (tv.verify, RIGHT_FORWARD, {"own": 3}, "own must be a list of cases, .*; got 3"),
+        (tv.verify, RIGHT_FORWARD, {"own": [1]}, "own must be a list of cases, .*; got 1"),
+        (tv.verify, RIGHT_FORWARD, {"progress": 3}, "progress must be a function; got 3"),
+    ],
+)
+def test_options_of_another_type(
+    call: Callable[..., object], subject: object, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(subject, **options)
+
+
+def test_subject_without_backward() -> None:
+    EXPECTED_BY_CASE.clear()  # so that the first steps are those of the answers
+    steps: list[tuple[int, int, str]] = []
+    report = tv.verify(RIGHT_FORWARD, progress=lambda *step: steps.append(step))
+    assert report.passed
+    assert [each.output for each in report.grades] == ["y"]
+    assert report.verdicts["own state"] == "not judged"
+    assert report.verdicts["batch-invariant"] == "pass"
+    assert steps[0][0] == 0
+    assert steps[0][2].startswith("exact answers: float32-")
+    assert steps[-1] == (steps[0][1], steps[0][1], "grading")
+
+
+def test_check() -> None:
+    wrong = tv.Subject(lambda x, *_: 0 * x, name="zeros")
+    with pytest.raises(AssertionError, match=r"float32-normal-4x5 \(ordinary input, D = 5\): y\["):
+        tv.check(wrong, tv.case("float32-normal-4x5"))
+    fast = tv.case("float32-one-ulp-off")
+    tv.check(RIGHT_FORWARD, fast)
+    with pytest.raises(AssertionError, match="y is off by"):
+        tv.check(RIGHT_FORWARD, fast, require="correct")
+
+
+@pytest.mark.slow
+def test_any_errstate_of_the_caller() -> None:
+    def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        return tn.layer_norm(x, gamma, beta, eps=eps, backend="reference")
+
+    with np.errstate(all="raise"):
+        for dtype in FORMATS:
+            hard = [each for each in tv.cases(dtype) if each.kind == "hard"]
+            for each in [*tv.cases(dtype)[:2], *hard]:
+                tv.check(tv.Subject(ours, dtypes=[dtype]), each)
+
+
+def test_exact_answers_come_before_the_first_call() -> None:
+    """A subject may set the processor to flush subnormal numbers to zero."""
+    EXPECTED_BY_CASE.clear()
+    counts: list[int] = []
+
+    def forward(x: Array, *_: object) -> Array:
+        counts.append(len(EXPECTED_BY_CASE))
+        return x
+
+    tv.verify(tv.Subject(forward))
+    assert len(set(counts)) == 1
+
+
+def test_answers_of_earlier_runs_are_dropped_once_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judge, "MOST_ANSWERS", 2)
+    EXPECTED_BY_CASE.clear()
+    first, second = (tv.cases(dtype)[:3] for dtype in ("float16", "float32"))
+    for suite in (first, second, second[:1]):
+        judge.hold_answers(suite, None)
+    assert [*EXPECTED_BY_CASE] == second

@@ -1,0 +1,663 @@
+"""User cases: shapes and saved tensors, what they accept, and what is reported for them."""
+
+import json
+import tracemalloc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from shared.verify.recorded import in_float64
+from truenorm.verify import oracle as answering
+from truenorm.verify.cases.families import EPS
+from truenorm.verify.grading import user_cases as measuring
+from truenorm.verify.grading.user_cases import sampled_rows
+from truenorm.verify.judge import SubjectOptions, collect, grade_records, verify_target
+from truenorm.verify.norms.enclosures import row_blocks
+from truenorm.verify.norms.norm import require_norm
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.running.runners import InProcess
+from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
+
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
+
+@pytest.fixture(autouse=True)
+def few_exact_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute fewer rows in integers than users get: these tests are about the bounds."""
+    monkeypatch.setattr(measuring, "SAMPLED", 2**11)
+
+
+Change = Callable[[dict[str, Array]], None]
+
+
+def subject(
+    operation: Operation = tv.LAYER_NORM,
+    dtype: str = "float32",
+    change: Change | None = None,
+    name: str = "float64 inside",
+) -> tv.Subject:
+    """Return a norm that computes in float64 and rounds once, but for what is changed."""
+    norm = require_norm(operation, "a test")
+
+    def changed(results: dict[str, Array], names: list[str]) -> tuple[Array, ...]:
+        if change:
+            change(results)
+        return tuple(results[name] for name in names)
+
+    def forward(*arguments: Any) -> tuple[Any, ...]:
+        names = norm.inputs_of("data", "parameter")
+        inputs = dict(zip(names, arguments[:-1], strict=True))
+        kind = inputs["x"].dtype
+        case = Case(norm, "here", kind.name, {**inputs, "dy": inputs["x"], "dsum": None})
+        rows = norm.normalized(case)
+        c = rows - rows.mean(axis=1, keepdims=True) if norm.centred else rows
+        r = 1 / np.sqrt((c * c).mean(axis=1, keepdims=True) + arguments[-1])
+        gain = inputs["gamma"].astype(np.float64) + (norm.gain == "zero-centred")
+        y = gain * c * r + (inputs["beta"].astype(np.float64) if "beta" in inputs else 0)
+        results = {"y": y.astype(dtype_of(norm.result_type or kind.name))}
+        if norm.adds:
+            results["sum"] = inputs["x"] + inputs["residual"]
+        saved = (c * r, r, gain, inputs)
+        return (*changed(results, norm.outputs_of(backward=False)), saved)
+
+    def backward(*arguments: Any) -> tuple[Array, ...]:
+        *gradients, (xhat, r, gain, inputs) = arguments
+        dy, kind = gradients[0].astype(np.float64), inputs["x"].dtype
+        g = gain * dy
+        projected = g - xhat * (g * xhat).mean(axis=1, keepdims=True)
+        dx = r * (projected - g.mean(axis=1, keepdims=True) if norm.centred else projected)
+        if norm.adds:
+            dx += gradients[1].astype(np.float64)
+        parameter_type = inputs["gamma"].dtype
+        results = {
+            "dx": dx.astype(kind),
+            "dresidual": dx.astype(kind),
+            "dgamma": (dy * xhat).sum(axis=0).astype(parameter_type),
+            "dbeta": dy.sum(axis=0).astype(parameter_type),
+        }
+        return changed(results, norm.outputs_of(backward=True))
+
+    return tv.Subject(forward, backward, name=name, dtypes=[dtype], operation=norm)
+
+
+OPERATIONS = (
+    *("layer_norm", "rms_norm", "add_layer_norm", "rms_norm,gain=zero-centred,beta=true"),
+    "add_rms_norm,parameters=float32",
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "dtype"),
+    [
+        # The gate has each operation and each type.
+        pytest.param(spec, dtype, marks=() if (k - m) % 3 == 0 else pytest.mark.slow)
+        for k, spec in enumerate(OPERATIONS)
+        for m, dtype in enumerate(each for each in FORMATS if each != "float64")
+    ],
+)
+def test_float64_inside_is_faithful(spec: str, dtype: str) -> None:
+    operation = parse_operation(spec)
+    case = tv.case_of_shape((3, 50, 67), dtype, operation=operation)
+    assert case.shape == (150, 67)
+    tv.check(subject(operation, dtype), case, require="faithful")
+
+
+def test_float64_is_stable_by_float64() -> None:
+    tv.check(subject(dtype="float64"), tv.case_of_shape((50, 300), "float64"))
+
+
+@pytest.mark.parametrize(
+    ("output", "dtype"),
+    [
+        # The gate has each output and each type.
+        pytest.param(output, dtype, marks=() if k == m else pytest.mark.slow)
+        for k, output in enumerate(("y", "dx", "dgamma", "dbeta"))
+        for m, dtype in enumerate(FORMATS)
+    ],
+)
+def test_one_wrong_element_of_a_late_row_is_reported(output: str, dtype: str) -> None:
+    """Off by some tolerances, in a row that integers are not asked for."""
+    case = tv.case_of_shape((1000, 130), dtype)
+    row = 997
+    assert row not in sampled_rows(case)
+    at = (row, 7) if output in ("y", "dx") else (7,)
+
+    off = (200 if output in ("y", "dx") else 50_000) * unit_roundoff(dtype)
+
+    def change(results: dict[str, Array]) -> None:
+        if output in results and len(results[output]) > at[0]:
+            before = results[output][at].astype(np.float64)
+            results[output][at] = before * (1 + off) + off
+            assert results[output][at] != before
+
+    tv.check(subject(dtype=dtype), case)
+    with pytest.raises(AssertionError, match=rf"{dtype}-own-1000x130 .*: {output}\[{at[0]}"):
+        tv.check(subject(dtype=dtype, change=change), case)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_wrong_special_value_is_reported(value: float) -> None:
+    def change(results: dict[str, Array]) -> None:
+        if "dx" in results:
+            results["dx"][-1, 3] = value
+
+    with pytest.raises(AssertionError, match=r"dx\[599, 3\] is "):
+        tv.check(subject(change=change), tv.case_of_shape((600, 64)))
+
+
+@pytest.mark.slow
+def test_one_ulp_is_not_correct_anywhere() -> None:
+    """Bounds tell a rounding from its neighbour; beside a tie alone they do not."""
+    case = tv.case_of_shape((300, 130))
+    row = 201
+    right = subject(dtype="float32")
+
+    def change(results: dict[str, Array]) -> None:
+        if "y" in results:
+            results["y"][row, 5] = np.nextafter(results["y"][row, 5], np.float32(np.inf))
+
+    assert row not in sampled_rows(case)
+    with pytest.raises(AssertionError, match="y is off by "):
+        tv.check(subject(change=change), case, require="correct")
+    report = tv.verify(right, own=[case])
+    mine = [each for each in report.results if each.family == "own"]
+    assert {each.output: each.correct for each in mine} == dict.fromkeys(
+        ("y", "dx", "dgamma", "dbeta"), True
+    )
+    assert all(each.ulp <= 0.5 for each in mine)
+
+
+def test_too_large_for_the_type_is_infinite() -> None:
+    gamma = np.full(64, 60000.0, np.float16)
+    rows = np.random.default_rng(0).normal(size=(9, 64)).astype(np.float16)
+    case = tv.case_from({"x": rows, "gamma": gamma})
+    tv.check(subject(dtype="float16"), case)
+
+    def change(results: dict[str, Array]) -> None:
+        if "y" in results:
+            np.clip(results["y"], -65504, 65504, out=results["y"])
+
+    with pytest.raises(AssertionError, match=r"is -?65504\.0, the exact answer -?inf"):
+        tv.check(subject(dtype="float16", change=change), case)
+
+
+def test_growth_with_kappa_is_conditional() -> None:
+    """A mean that is rounded once is conditional, on one's own data as on the judge's."""
+    rows = np.random.default_rng(0).normal(size=(40, 128)) + 1e4
+    case = tv.case_from({"x": rows.astype(np.float32)})
+
+    def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        c = x - x.mean(axis=1, keepdims=True)
+        return np.asarray(
+            gamma * c / np.sqrt((c * c).mean(axis=1, keepdims=True) + np.float32(eps)) + beta
+        )
+
+    with pytest.raises(AssertionError, match="off by"):
+        tv.check(tv.Subject(forward), case)
+    tv.check(tv.Subject(forward), case, require="conditional")
+
+
+def test_other_bits_shapes_and_types_are_reported() -> None:
+    case = tv.case_of_shape((40, 64))
+    calls = iter(range(9))
+
+    def unsteady(results: dict[str, Array]) -> None:
+        if "y" in results:
+            results["y"][0, 0] = np.nextafter(
+                results["y"][0, 0], np.float32(next(calls) % 2 * 9 - 4)
+            )
+
+    def short(results: dict[str, Array]) -> None:
+        results["dx"] = results["dx"][:-1] if "dx" in results else np.empty(0)
+
+    def wide(results: dict[str, Array]) -> None:
+        results.update({name: array.astype(np.float64) for name, array in results.items()})
+
+    for change, message in (
+        (unsteady, "y has different bits when the call is repeated"),
+        (short, r"dx is shape \(39, 64\); it should have the shape \(40, 64\)"),
+        (wide, "y is float64; it should be float32"),
+    ):
+        with pytest.raises(AssertionError, match=message):
+            tv.check(subject(change=change), case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "rows", "message"),
+    [
+        (lambda rows, _: rows < 8, 300, "y of row 0 has different bits than in the batch"),
+        (lambda rows, _: rows == 257, 300, "y of rows 0 to 256 has different bits than in"),
+        (
+            lambda rows, _: rows > 8,
+            3,
+            "y has different bits in a batch of 9 rows than in one of 3",
+        ),
+        (lambda rows, _: rows == 256, 1, "y has different bits in a batch of 256 rows than in"),
+        (lambda rows, row: rows == 9 and row == 7, 3, "in a batch of 9 rows than in one of 3"),
+        (lambda _, row: row == 17, 18, "y of row 17 has different bits than in the batch"),
+    ],
+    ids=["few", "many", "more", "one", "position", "last"],
+)
+def test_a_row_must_not_depend_on_its_batch(
+    where: Callable[[int, int], bool], rows: int, message: str
+) -> None:
+    """On the user's rows; the reproducer fails with the same words."""
+
+    def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        y = in_float64(x, gamma, beta, eps)
+        for row in range(len(y)):
+            if where(len(y), row):
+                y[row] = np.nextafter(y[row], np.float32(np.inf))
+        return y
+
+    given, case = tv.Subject(forward), tv.case_of_shape((rows, 48))
+    with pytest.raises(AssertionError, match=message):
+        tv.check(given, case)
+    report = grade_records(given, [case], collect(InProcess(given), [case]), SubjectSpec.of(given))
+    (finding,) = report.findings
+    assert finding.guard == "batch"
+    assert report.verdicts["batch-invariant"] == "fail"
+    script = finding.reproducer.replace("...  # your truenorm.verify.Subject", "given")
+    with pytest.raises(AssertionError, match="has different bits"):
+        exec(script, {"given": given})
+
+
+def test_a_report_with_a_shape_and_its_reproducer() -> None:
+    def change(results: dict[str, Array]) -> None:
+        if "y" in results and len(results["y"]) == 2000:
+            results["y"][-1] *= np.float32(1.001)
+
+    told: list[str] = []
+    report = tv.verify(
+        subject(change=change),
+        own=[tv.case_of_shape((2000, 66))],
+        progress=lambda _, __, what: told.append(what),
+    )
+    finding, alone = report.findings
+    assert alone.guard == "batch"  # the row alone is right
+    assert finding.case == "float32-own-2000x66"
+    assert finding.why == "your shape, 2000x66"
+    assert finding.symptom.startswith("y[1999, ")
+    assert "case = tv.case_of_shape((2000, 66), 'float32')\n" in finding.reproducer
+    assert {each.output: each.grade for each in report.grades}["y"] == "wrong"
+    assert "float32-own-2000x66: row 1,984 of 2,000" in told
+    scope = {"subject": None}
+    script = finding.reproducer.replace("subject = ...", "pass").replace("# your", "# ")
+    scope["subject"] = subject(change=change)  # type: ignore[assignment]
+    with pytest.raises(AssertionError, match="got "):
+        exec(script, scope)  # what a reader would paste
+
+
+def test_a_case_beyond_the_domain_is_left_out() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 64)) + 1e3
+    case = tv.case_from({"x": rows.astype(np.float32)})
+    for domain, out in (
+        (tv.Domain(kappa=10), True),
+        (tv.Domain(largest=100), True),
+        (tv.Domain(largest=1e4, kappa=1e4), False),
+        (None, False),
+    ):
+        claimed = tv.Subject(lambda x, *_: x, domain=domain)
+        report = tv.verify(claimed, own=[case])
+        assert any(each.family == "own" for each in report.results) != out
+
+
+@pytest.mark.parametrize(
+    "shape", [(700, 512), pytest.param((2, 2**15 + 5), marks=pytest.mark.slow)]
+)
+def test_no_exact_answer_is_larger_than_a_row(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And few rows have one; beside inputs and results, memory does not grow with the rows."""
+    asked: list[tuple[int, int]] = []
+
+    def counting(case: Case) -> dict[str, Float64s]:
+        asked.append(case.shape)
+        return answering.compute_exact(case)
+
+    monkeypatch.setattr(measuring, "compute_exact", counting)
+    monkeypatch.setattr(measuring, "load_or_compute", lambda case, compute: compute(case))
+    case = tv.case_of_shape(shape)
+    assert max((part.stop - part.start) * shape[1] for part in row_blocks(case)) <= max(
+        2**15, shape[1]
+    )
+    monkeypatch.setattr(measuring, "sampled_rows", lambda case: [0, case.shape[0] - 1])
+    tv.check(subject(), case)
+    assert asked == [(1, shape[1])] * 2
+
+
+def test_memory_beside_results_does_not_grow_with_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "sampled_rows", lambda _: [])
+    peaks = []
+    for rows in (500, 4000):
+        case = tv.case_of_shape((rows, 128))
+        results = {"y": case.x, "dx": case.dy, "dgamma": case.gamma, "dbeta": case.beta}
+        tracemalloc.start()
+        measuring._measure_all(case, results, lambda _: None)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 100 * 2**15 * 8  # some arrays of what is looked at at once
+
+
+CODES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
+
+
+def activations(dtype: str = "float32", shape: tuple[int, ...] = (2, 30, 48)) -> dict[str, Array]:
+    """Return what a model could have saved: a few channels are far from the others."""
+    random = np.random.default_rng(3)
+    x = random.normal(size=shape)
+    x[..., 5] += 30
+    arrays = {
+        "hidden_states": x,
+        "weight": 1 + 0.1 * random.normal(size=shape[-1]),
+        "bias": 0.1 * random.normal(size=shape[-1]),
+        "grad": 1e-3 * random.normal(size=shape),
+    }
+    return {name: array.astype(dtype_of(dtype)) for name, array in arrays.items()}
+
+
+def save_npz(path: Path, arrays: Mapping[str, Array], **settings: Any) -> Path:
+    """Write as `truenorm vectors` does: bfloat16 as bits, and a note of the type."""
+    stored: dict[str, Any] = {
+        name: array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+        for name, array in arrays.items()
+    }
+    np.savez(path, **stored, **settings)
+    return path
+
+
+def save_safetensors(path: Path, arrays: Mapping[str, Array], metadata: Any = None) -> Path:
+    """Write the format as its specification has it."""
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    data = b""
+    for name, array in arrays.items():
+        raw = array.tobytes()
+        header[name] = {
+            "dtype": CODES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
+        data += raw
+    return save_raw(path, header, data)
+
+
+def save_raw(path: Path, header: Any, data: bytes) -> Path:
+    encoded = json.dumps(header).encode()
+    path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + data)
+    return path
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_both_formats_give_the_same_case(dtype: str, tmp_path: Path) -> None:
+    arrays = activations(dtype)
+    npz = tv.load_data(save_npz(tmp_path / "a b.npz", arrays, eps=0.25, dtype=np.array(dtype)))
+    other = tv.load_data(save_safetensors(tmp_path / "a.safetensors", arrays, {"eps": "0.25"}))
+    assert npz.name == f"{dtype}-own-a-b-2x30x48"
+    for case in (npz, other):
+        assert case.shape == (60, 48)
+        assert case.eps == 0.25
+        assert case.dtype == dtype
+        for mine, theirs in (
+            (case.x, arrays["hidden_states"].reshape(60, 48)),
+            (case.gamma, arrays["weight"]),
+            (case.beta, arrays["bias"]),
+            (case.dy, arrays["grad"].reshape(60, 48)),
+        ):
+            assert same_bits(mine, theirs)
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_kernel_that_is_wrong_on_these_rows_is_found(
+    dtype: str, ending: str, tmp_path: Path
+) -> None:
+    arrays = activations(dtype)
+    if ending == "npz":
+        path = save_npz(tmp_path / "rows.npz", arrays, dtype=np.array(dtype))
+    else:
+        path = save_safetensors(tmp_path / "rows.safetensors", arrays)
+    case = tv.load_data(path)
+    tv.check(subject(dtype=dtype), case, require="faithful")
+
+    def change(results: dict[str, Array]) -> None:
+        if "dx" in results:
+            results["dx"][-2:, 6] = 0
+
+    with pytest.raises(AssertionError, match=rf"your data, rows.{ending}\): dx\[5[89], 6\] is 0"):
+        tv.check(subject(dtype=dtype, change=change), case)
+
+
+def test_bfloat16_of_ml_dtypes(tmp_path: Path) -> None:
+    """NumPy stores its bytes without a type."""
+    arrays = activations("bfloat16")
+    np.savez(tmp_path / "rows.npz", **arrays)  # type: ignore[arg-type]
+    with np.load(tmp_path / "rows.npz") as stored:
+        assert stored["hidden_states"].dtype.kind == "V"
+    case = tv.load_data(tmp_path / "rows.npz")
+    assert case.dtype == "bfloat16"
+    assert case.why == "your data, rows.npz (2 bytes without a type read as bfloat16)"
+    np.testing.assert_array_equal(case.x, arrays["hidden_states"].reshape(case.shape), strict=True)
+
+
+def test_data_of_another_type(tmp_path: Path) -> None:
+    """float32 tensors are rounded for a bfloat16 kernel, and the report says so."""
+    arrays = activations("float32")
+    path = save_npz(tmp_path / "rows.npz", arrays)
+    operation = tv.norm("rms_norm", parameters="float32")
+    case = tv.load_data(path, operation=operation, dtype="bfloat16")
+    assert case.why == "your data, rows.npz (float32 rounded to bfloat16)"
+    rows = arrays["hidden_states"].reshape(case.shape)
+    np.testing.assert_array_equal(case.x, rows.astype(dtype_of("bfloat16")), strict=True)
+    assert case.gamma.dtype == np.float32
+    made = eval(case.made.replace("{operation}", ", operation=operation"))
+    np.testing.assert_array_equal(made.x, case.x, strict=True)
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(
+        "import truenorm as tn, truenorm.verify as tv\n"
+        "def forward(x, gamma, eps): return tn.rms_norm(x, gamma, eps=eps)\n"
+        "subject = tv.Subject(forward, dtypes=['bfloat16'], operation='rms_norm')\n",
+        encoding="utf-8",
+    )
+    report = verify_target(str(kernel), data=[path])
+    assert report.machine["data"] == "rows.npz (float32 rounded to bfloat16)"
+    assert "bfloat16-own-rows-2x30x48" in {each.case for each in report.results}
+    large = save_npz(tmp_path / "large.npz", {"x": np.full((2, 4), 7e4)})
+    with pytest.raises(ValueError, match=r"large.npz: x must be in the range of float16; got 70"):
+        tv.load_data(large, dtype="float16")
+
+
+def test_what_is_missing_is_filled_in(tmp_path: Path) -> None:
+    """As the judge's own cases have it, and the same each time; what is unknown is passed over."""
+    x = activations()["hidden_states"]
+    path = save_npz(tmp_path / "x.npz", {"x": x, "attention": x, "odd": np.arange(3)})
+    operation = tv.norm("add_rms_norm", gain="zero-centred", parameters="float64")
+    one, two = (tv.load_data(path, operation=operation) for _ in range(2))
+    assert one.eps == EPS
+    assert list(one.inputs) == ["x", "residual", "gamma", "dy", "dsum"]
+    for name, array in one.inputs.items():
+        other = two.inputs[name]
+        assert array is not None
+        assert other is not None
+        assert np.array_equal(array, other)
+        assert np.ptp(array) > 0
+    assert one.gamma.dtype == np.float64
+    assert abs(np.median(one.gamma)) < 0.5  # 1 is added to it
+    tv.check(subject(operation), one)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"y": np.ones(4)}, "expected an array x or input or hidden_states; got y"),
+        (
+            {"x": np.ones((2, 4)), "input": np.ones((2, 4))},
+            "expected one array for x; got x and input",
+        ),
+        ({"x": np.ones((2, 4), int)}, "x must be one of float16, .*; got int64"),
+        ({"x": np.ones((0, 4))}, r"x must have rows .* got shape \(0, 4\)"),
+        (
+            {"x": np.ones((2, 4)), "weight": np.ones(5)},
+            r"gamma must have shape \(4,\), .* got \(5,\)",
+        ),
+        (
+            {"x": np.ones((2, 4)), "dy": np.ones((4, 2))},
+            r"dy must have shape \(2, 4\), .* got \(4, 2\)",
+        ),
+        (
+            {"x": np.ones((2, 4)), "weight": np.ones(4, np.float32)},
+            "gamma must be float64; got float32: use an operation with parameters=float32",
+        ),
+        ({"x": np.array([[1.0, np.nan]])}, r"x must have finite numbers .* got x\[0, 1\] = nan"),
+        ({"x": np.array([[1.0, 1e200]])}, r"x\[0, 1\] = 1e\+200"),
+        (
+            {"x": np.ones((2, 4)), "eps": np.array(-1.0)},
+            "eps must be finite and at least 0; got -1.0",
+        ),
+        ({"x": np.ones((2, 4)), "eps": np.array(0.0)}, "row 0 of x is constant, and eps is 0"),
+    ],
+)
+def test_unusable_arrays_are_an_error(
+    arrays: dict[str, Array], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        tv.load_data(save_npz(tmp_path / "mine.npz", arrays))
+    assert "mine.npz" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ([1], "its header is no JSON"),
+        ({"x": 3}, "the entry of x describes no tensor"),
+        (
+            {"x": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]}},
+            "x must be one of F16, .*; got I8",
+        ),
+        (
+            {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 80]}},
+            "the offsets of x are outside",
+        ),
+        (
+            {"x": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
+            "the offsets of x are outside",
+        ),
+        (
+            {"x": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}},
+            "the offsets of x are outside",
+        ),
+        ({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, r"\[3\] in F32 has 8"),
+        (
+            {"x": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}},
+            "the offsets of x are outside",
+        ),
+    ],
+)
+def test_every_field_of_a_header_is_checked(header: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        tv.load_data(save_raw(tmp_path / "a.safetensors", header, bytes(8)))
+
+
+@pytest.mark.parametrize("content", [b"", b"1234567", b"\xff" * 20, b"\x02" + bytes(7) + b"{"])
+def test_other_content_is_an_error(content: bytes, tmp_path: Path) -> None:
+    for ending in ("npz", "safetensors"):
+        path = tmp_path / f"a.{ending}"
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"a\.{ending}.* is no "):
+            tv.load_data(path)
+
+
+def test_pickles_and_other_files_are_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.array([{}], object))
+    for name, message in (
+        ("a.npz", "without pickle"),
+        ("a.pt", "must end in .npz or .safetensors"),
+        ("none.npz", "cannot read .*none.npz: No such file"),
+        ("none.safetensors", "cannot read .*none.safetensors: No such file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tv.load_data(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        (lambda y: y[:-1], r"y is shape \(39, 64\) when called again"),
+        (lambda _: None, "y is None when called again"),
+        (lambda y: y.astype(np.float64), "y has different bits when the call is repeated"),
+    ],
+    ids=["a row is lost", "None", "float64"],
+)
+def test_the_second_call_is_checked(of: Callable[[Array], Array | None], message: str) -> None:
+    right, case = subject(), tv.case_of_shape((40, 64))
+    calls: list[Array] = []
+
+    def forward(*given: Array) -> Array | None:
+        assert right.forward is not None
+        calls.append(right.forward(*given)[0])
+        return calls[0] if len(calls) == 1 else of(calls[0])
+
+    with pytest.raises(AssertionError, match=message):
+        tv.check(tv.Subject(forward), case)
+
+
+KERNEL = """
+import numpy as np
+import truenorm.verify as tv
+
+
+def forward(x, gamma, beta, eps):
+    wide = x.astype(np.float64)
+    c = wide - wide.mean(axis=-1, keepdims=True)
+    y = gamma * c / np.sqrt((c * c).mean(axis=-1, keepdims=True) + eps) + beta
+    y = y.astype(x.dtype)
+    if len(x) in (3000, 21):  # wrong for the last row alone, and of these shapes alone
+        y[-1] *= np.float32(1.001)
+    return y
+
+
+subject = tv.Subject(forward, dtypes=["float32"])
+"""
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    (tmp_path / "kernel.py").write_text(KERNEL, encoding="utf-8")
+    return str(tmp_path / "kernel.py")
+
+
+@pytest.mark.slow
+def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(3, 7, 32)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", hidden_states=rows)
+    plain = verify_target(target)
+    assert plain.passed
+    asked: list[tuple[SubjectOptions, int, str, int]] = [
+        ({"shapes": ["60x50x64", "4x64"]}, 2, "float32-own-60x50x64", 2999),
+        ({"data": [tmp_path / "rows.npz"]}, 1, "float32-own-rows-3x7x32", 20),
+    ]
+    for options, more, case, row in asked:
+        report = verify_target(target, **options)
+        finding, of_batch = report.findings
+        assert finding.case == of_batch.case == case
+        assert finding.symptom.startswith(f"y[{row}, ")
+        assert of_batch.verdict == "batch-invariant"
+        assert report.cases == plain.cases + more
+        assert report.grades[0].grade == "wrong"
+
+
+def test_unusable_cases_are_an_error_before_anything_is_run(target: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "wide.npz", x=np.full((4, 8), 1e60))
+    with pytest.raises(ValueError, match=r"wide\.npz: x must be in the range of float32; got 1e"):
+        verify_target(target, data=[tmp_path / "wide.npz"])
+    with pytest.raises(ValueError, match=r"shape must be like 4096x5120 .*; got '4by5'"):
+        verify_target(target, shapes=["4by5"])
+    with pytest.raises(ValueError, match=r"cannot read .*none\.npz"):
+        verify_target(target, data=[tmp_path / "none.npz"])

@@ -1,0 +1,345 @@
+"""Record, run and judge: the report is that of verify on the same kernel."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import truenorm.verify as tv
+from needs_torch.replayed import comparable
+from truenorm.verify import judge
+from truenorm.verify.grading.report import Report
+from truenorm.verify.operation import Case
+from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.types import Array
+
+HERE = Path(__file__).parent
+KERNELS = HERE / "recorded_kernels.py"
+SLOW_FAMILIES = {
+    *("large", "65549-rows", "row-limit", "long-columns", "row-counts", "wide"),
+    *("batch-sizes", "many-rows", "repeated"),
+}
+"""Families that take most of the time of a quick run."""
+
+
+@pytest.fixture(autouse=True)
+def few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out families that take long, in recordings and in `tv.verify`."""
+    scope: Callable[..., list[Case]] = judge.scope
+
+    def fewer(*arguments: Any) -> list[Case]:
+        suite = scope(*arguments)
+        return [case for case in suite if case.family not in SLOW_FAMILIES]
+
+    monkeypatch.setattr(judge, "scope", fewer)
+
+
+def run(folder: Path, name: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(folder / "runner.py"), f"{KERNELS}:{name}", str(folder)]
+    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+
+def recorded(
+    folder: Path,
+    name: str,
+    operation: str,
+    *options: str,
+    dtypes: Sequence[str] = ("float32",),
+    also: Sequence[str] = (),
+) -> Report:
+    """Return the report by record, runner and judge."""
+    tv.record_cases(folder, operation=operation, dtypes=dtypes, also=also)
+    done = run(folder, name, *options)
+    assert done.returncode == 0, done.stderr
+    return tv.judge_recording(folder)
+
+
+def kernel(name: str) -> Any:
+    sys.path.insert(0, str(HERE))
+    try:
+        return getattr(__import__("recorded_kernels"), name)
+    finally:
+        sys.path.remove(str(HERE))
+
+
+EVERY_LAYOUT = ("ranks", "strides", "padded-rows", "layouts-of-gradients", "idle-rows", "empty")
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "form", "also"),
+    [
+        ("layer_norm", "layer_norm", "functional", (*EVERY_LAYOUT, "no-gamma", "no-beta")),
+        ("rms_norm", "rms_norm", "functional", (*EVERY_LAYOUT, "no-gamma")),
+        ("add_layer_norm", "add_layer_norm", "functional", ()),
+        ("add_rms_norm", "add_rms_norm", "functional", EVERY_LAYOUT),
+        ("one_pass", "layer_norm", "functional", ("padded-rows",)),
+        ("without_eps", "rms_norm", "functional", ()),
+        ("rms_norm_out", "rms_norm", "out", ("strides",)),
+        ("unwritten_column_out", "rms_norm", "out", ()),
+        ("rms_norm_inplace", "rms_norm", "inplace", ("strides",)),
+        ("add_rms_norm_inplace", "add_rms_norm", "inplace", ()),
+        ("RMSNorm", "rms_norm", "module", ("no-gamma",)),
+        ("LayerNorm", "layer_norm", "module", ()),
+        ("damages_x", "rms_norm", "functional", ()),
+        ("reused_result", "rms_norm", "functional", ()),
+        ("one_result_of_two", "add_rms_norm", "functional", ()),
+        ("quantized", "rms_norm,quant=e4m3fn,scale=per-token", "functional", ()),
+        ("quantized_out", "rms_norm,quant=e4m3fn,scale=per-token", "out", ()),
+        ("group_norm", "group_norm,groups=4", "functional", ()),
+        ("complex_result", "rms_norm", "functional", ()),
+    ],
+)
+def test_the_report_is_that_of_verify(
+    name: str, operation: str, form: Any, also: Sequence[str], tmp_path: Path
+) -> None:
+    options = ["--form", form, *(["--forward-only"] if form in ("out", "inplace") else [])]
+    report = recorded(tmp_path, name, operation, *options, also=also)
+    label = name if form == "module" else f"{name} on PyTorch tensors"
+    subject = tv.torch_subject(
+        kernel(name), operation=operation, form=form, name=label, dtypes=["float32"], also=also
+    )
+    assert comparable(report) == comparable(tv.verify(subject))
+
+
+def test_scales_in_another_layout(tmp_path: Path) -> None:
+    def unpack(scales: Array, rows: int, groups: int) -> Array:
+        return scales[::-1].reshape(rows, groups)
+
+    name, operation = "scales_upside_down", "rms_norm,quant=e4m3fn,scale=per-token"
+    assert not recorded(tmp_path, name, operation).passed
+    subject = tv.torch_subject(
+        kernel(name),
+        operation=operation,
+        name=f"{name} on PyTorch tensors",
+        dtypes=["float32"],
+        unpack=unpack,
+    )
+    report = tv.verify(subject)
+    assert comparable(tv.judge_recording(tmp_path, unpack=unpack)) == comparable(report)
+    assert all(each.output != "scale" for each in report.findings)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record ordinary rows of up to 67 columns alone."""
+    scope: Callable[..., list[Case]] = judge.scope
+
+    def fewer(*arguments: Any) -> list[Case]:
+        return [each for each in scope(*arguments) if each.family == "normal"][:16]
+
+    monkeypatch.setattr(judge, "scope", fewer)
+
+
+FATAL = {
+    "crashes": "crashed: SIGSEGV",
+    "exits": "ended with exit code 0",
+    "raises": "raised ValueError: no 17",
+    "hangs": "gave no answer within 10 s",
+}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", FATAL)
+def test_crashes_and_hangs_are_findings_and_other_cases_run(name: str, tmp_path: Path) -> None:
+    tv.record_cases(tmp_path, operation="rms_norm", dtypes=["float32"])
+    done = run(tmp_path, name, "--seconds", "10")
+    assert done.returncode == 0, done.stderr
+    report = tv.judge_recording(tmp_path)
+    assert not report.passed
+    assert {FATAL[name]} <= {finding.symptom for finding in report.findings}
+    judged = {each.case for each in report.results}
+    assert "float32-normal-4x64" in judged
+    assert "float32-normal-4x17" not in judged
+
+
+@pytest.mark.usefixtures("small")
+def test_a_crash_has_the_report_of_verify(tmp_path: Path) -> None:
+    report = recorded(tmp_path, "crashes", "rms_norm")
+    assert not report.passed
+    other = judge.verify_target(f"{KERNELS}:crashes", operation="rms_norm", dtypes=["float32"])
+    assert comparable(report) == comparable(other)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_kernel_that_rejects_everything_cannot_be_judged(tmp_path: Path) -> None:
+    tv.record_cases(tmp_path, operation="rms_norm", dtypes=["float32"])
+    assert run(tmp_path, "rejects_all").returncode == 0
+    with pytest.raises(CannotRunError, match="cannot be called: it raised RuntimeError: no"):
+        tv.judge_recording(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with results."""
+    folder = tmp_path_factory.mktemp("complete")
+    with pytest.MonkeyPatch.context() as patch:
+        scope: Callable[..., list[Case]] = judge.scope
+        patch.setattr(judge, "scope", lambda *some: _few(scope(*some)))
+        tv.record_cases(folder, operation="rms_norm", dtypes=["float32"])
+    assert run(folder, "rms_norm").returncode == 0
+    return folder
+
+
+def _few(suite: list[Case]) -> list[Case]:
+    return [case for case in suite if case.family == "normal"][:16]
+
+
+def lines_of(folder: Path) -> list[str]:
+    return (folder / "results" / "log.jsonl").read_text().splitlines(keepends=True)
+
+
+def write_lines(folder: Path, lines: list[str]) -> None:
+    (folder / "results" / "log.jsonl").write_text("".join(lines))
+
+
+def swap(lines: list[str]) -> list[str]:
+    """Exchange two results."""
+    first, second = [n for n, line in enumerate(lines) if '"arrays"' in line][2:4]
+    lines[first], lines[second] = lines[second], lines[first]
+    return lines
+
+
+def changed_byte(folder: Path, name: str, place: int) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[place] ^= 1
+    (folder / name).write_bytes(content)
+
+
+CHANGED = "log.jsonl was changed"
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no log": (lambda f: (f / "results/log.jsonl").unlink(), "there are no results"),
+    "no arrays": (lambda f: (f / "results/arrays.bin").unlink(), "cannot be read"),
+    "arrays cut off": (
+        lambda f: (f / "results/arrays.bin").write_bytes(
+            (f / "results/arrays.bin").read_bytes()[:-9]
+        ),
+        "arrays.bin was changed",
+    ),
+    "another bit": (lambda f: changed_byte(f, "results/arrays.bin", 99), "arrays.bin was changed"),
+    "a line removed": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[8:]]), CHANGED),
+    "a line twice": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[6:]]), CHANGED),
+    "results swapped": (lambda f: write_lines(f, swap(lines_of(f))), CHANGED),
+    "a line edited": (
+        lambda f: write_lines(f, [each.replace("[4, ", "[5, ") for each in lines_of(f)]),
+        CHANGED,
+    ),
+    "the end missing": (lambda f: write_lines(f, lines_of(f)[:-1]), "ends early"),
+    "half a line": (lambda f: write_lines(f, ["".join(lines_of(f))[:-50]]), "ends early"),
+    "not text": (lambda f: changed_byte_high(f), CHANGED),
+    "an empty log": (lambda f: write_lines(f, []), "ends early"),
+    "inputs changed": (lambda f: changed_byte(f, "cases.bin", 50), "it was changed"),
+    "no inputs": (lambda f: (f / "cases.bin").unlink(), "cannot be read"),
+    "calls removed": (
+        lambda f: (f / "manifest.json").write_text(
+            (f / "manifest.json").read_text().replace('"again"', '"plain"', 1)
+        ),
+        "it was changed",
+    ),
+}
+
+
+def changed_byte_high(folder: Path) -> None:
+    file = folder / "results" / "log.jsonl"
+    file.write_bytes(b"\xff" + file.read_bytes())
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_files_are_refused(name: str, complete: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(complete, folder)
+    assert tv.judge_recording(folder).passed
+    damage, words = DAMAGES[name]
+    damage(folder)
+    with pytest.raises(CannotRunError, match=words):
+        tv.judge_recording(folder)
+
+
+@pytest.mark.usefixtures("small")
+def test_results_of_another_recording_are_refused(complete: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    tv.record_cases(folder, operation="rms_norm", dtypes=["float32"], seed=3)
+    shutil.copytree(complete / "results", folder / "results")
+    with pytest.raises(CannotRunError, match="results of another recording"):
+        tv.judge_recording(folder)
+    done = run(folder, "rms_norm")
+    assert done.returncode != 0
+    assert "has results of another run" in done.stderr
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_that_was_killed_continues(complete: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(complete, folder)
+    text = "".join(lines_of(folder))
+    write_lines(folder, [text[: len(text) // 2]])
+    with pytest.raises(CannotRunError):
+        tv.judge_recording(folder)
+    assert run(folder, "rms_norm").returncode == 0
+    assert comparable(tv.judge_recording(folder)) == comparable(tv.judge_recording(complete))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_parent_that_is_killed_takes_the_child_with_it(complete: Path, tmp_path: Path) -> None:
+    """A later run continues where it was, and has the same report."""
+    folder = tmp_path / "killed"
+    shutil.copytree(complete, folder, ignore=shutil.ignore_patterns("results"))
+    runner = [sys.executable, str(folder / "runner.py"), f"{KERNELS}:slow_rms_norm", str(folder)]
+    log = folder / "results" / "log.jsonl"
+    with subprocess.Popen(runner) as parent:
+        while not log.exists() or log.read_text().count('"begin"') < 5:
+            assert parent.poll() is None
+            time.sleep(0.02)
+        parent.kill()
+    time.sleep(0.5)  # the child notices it at once
+    before = log.read_text()
+    time.sleep(0.5)
+    assert log.read_text() == before
+    assert '"end"' not in before
+    assert subprocess.run(runner, check=False).returncode == 0
+    assert log.read_text().startswith(before)
+    expected = comparable(tv.judge_recording(complete))
+    name = "slow_rms_norm on PyTorch tensors"
+    assert comparable(tv.judge_recording(folder)) == {**expected, "subject": name}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_an_environment_with_pytorch_alone(complete: Path, tmp_path: Path) -> None:
+    """The environment is new: PyTorch is installed, NumPy and truenorm are not."""
+    venv.create(tmp_path / "env", with_pip=False)
+    programs = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin")
+    (python,) = [each for each in programs.glob("python*") if each.stem == "python"]
+    requirement = f"torch=={torch.__version__.partition('+')[0]}"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*pip, requirement], check=True)
+    code = "from importlib.util import find_spec as f; print(f('numpy'), f('truenorm'))"
+    variables = {name: each for name, each in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        [str(python), "-c", code], capture_output=True, text=True, env=variables, check=True
+    )
+    assert found.stdout.split() == ["None", "None"]
+    folder = tmp_path / "cases"
+    shutil.copytree(complete, folder, ignore=shutil.ignore_patterns("results"))
+    command = [str(python), str(folder / "runner.py"), f"{KERNELS}:rms_norm", str(folder)]
+    subprocess.run(command, env=variables, check=True)
+    assert comparable(tv.judge_recording(folder)) == comparable(tv.judge_recording(complete))
+
+
+def test_the_runner_imports_pytorch_alone(complete: Path) -> None:
+    """Its imports are of the standard library and torch, also if others are not there."""
+    source = (complete / "runner.py").read_text()
+    imported = re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE)
+    assert set(imported) <= set(sys.stdlib_module_names)
+    assert 'importlib.import_module("torch")' in source

@@ -1,0 +1,541 @@
+"""Bugs of grouped, gated and modulated kernels, each with its source: one step is wrong."""
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from shared.verify.grouped.kernels import Array, Textbook
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.subject import Subject
+
+BFLOAT16: Any = ml_dtypes.bfloat16
+GROUP_NORM, GROUPED = "group_norm,groups=2", "rms_norm,groups=4"
+SILU, SILU_FIRST = "rms_norm,gate=silu", "rms_norm,groups=2,gate=silu-first"
+SIGMOID, HEADS = "rms_norm,gate=sigmoid", "rms_norm,heads=4"
+BY_SAMPLE, BY_ROW = "layer_norm,modulate=sample,gamma=false", "rms_norm,modulate=row"
+PARTIAL, GATED_GROUPS = "rms_norm,variance=3/4", "rms_norm,groups=4,gate=silu"
+At = dict[str, Any]
+
+
+def grouped(spec: str) -> Norm:
+    """Return the operation of a specification."""
+    return parse_operation(spec)
+
+
+def to_bfloat16(array: Array) -> Array:
+    """Round to bfloat16."""
+    return np.asarray(array.astype(BFLOAT16).astype(np.float64))
+
+
+class OneGroup(Textbook):
+    def units(self, x: Array) -> Array:
+        return x.reshape(len(x), 1, -1)
+
+
+class OneGroupBackward(Textbook):
+    def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
+        every = [each.reshape(len(g), 1, -1) for each in (g, xhat)]
+        return super().means(*every)
+
+
+class TwiceTheGroups(Textbook):
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        right = super().normalized(u, eps, at)
+        groups = 2 * self.norm.groups
+        if u.shape[1] % groups:
+            return right
+        cut = u.reshape(len(u), groups, -1)
+        c = cut - cut.mean(-1, keepdims=True)
+        xhat = c / np.sqrt((c * c).mean(-1, keepdims=True) + eps)
+        return np.asarray(xhat.reshape(right.shape))
+
+
+class OtherGroupOfGamma(Textbook):
+    def terms(self, dy: Array, e: Array, at: At) -> Array:  # noqa: ARG002 (of the interface)
+        channels, groups = at["shape"][1], self.norm.groups
+        group = np.arange(channels) % groups
+        mean, r = (at[name].reshape(-1, groups)[:, group, np.newaxis] for name in ("mean", "r"))
+        x = at["u"].reshape(len(mean), channels, -1)
+        return np.asarray(e * ((x - mean) * r).reshape(e.shape))
+
+
+class PartOfAChannel(Textbook):
+    def columns(self, terms: Array) -> Array:
+        return super().columns(terms[..., : max(1, terms.shape[-1] // 2)])
+
+
+class NextGroupInPadding(Textbook):
+    """A block of a power of two channels, masked by C and not by the group."""
+
+    def variance(self, cut: Array, mean: Array) -> Array:
+        size = cut.shape[-1]
+        block = 1 << (size - 1).bit_length()
+        total = ((cut - mean) ** 2).sum(-1, keepdims=True)
+        over = cut[:, 1:, : block - size] - mean[:, :-1]
+        total[:, :-1] += (over**2).sum(-1, keepdims=True)
+        return np.asarray(total / size)
+
+
+class OnePass(Textbook):
+    def variance(self, cut: Array, mean: Array) -> Array:
+        narrow, center = cut.astype(np.float32), mean.astype(np.float32)
+        square = (narrow * narrow).mean(-1, keepdims=True) - center * center
+        return np.asarray(square.astype(np.float64))
+
+
+class OneForNoVariance(Textbook):
+    def rstd(self, variance: Array, eps: Array, size: int) -> Array:
+        return np.where(variance <= 0, 1.0, super().rstd(variance, eps, size))
+
+
+class MomentsInBfloat16(Textbook):
+    def mean(self, cut: Array) -> Array:
+        mean = cut.astype(BFLOAT16).mean(-1, keepdims=True)
+        return np.asarray(mean.astype(np.float64))
+
+
+class StatisticsSavedInBfloat16(Textbook):
+    def save(self, at: At) -> None:
+        mean, r = to_bfloat16(at["mean"]), to_bfloat16(at["r"])
+        at["xhat"], at["r"] = (self.units(at["u"]) - mean) * r, r
+
+
+class OneLess(Textbook):
+    def variance(self, cut: Array, mean: Array) -> Array:
+        size = cut.shape[-1]
+        return np.asarray(super().variance(cut, mean) * (size / max(1, size - 1)))
+
+
+class ColumnsInBfloat16(Textbook):
+    def columns(self, terms: Array) -> Array:
+        rows = terms.reshape(*terms.shape[:2], -1).sum(-1)
+        total = np.zeros(rows.shape[1])
+        for row in rows:
+            total = to_bfloat16(total + to_bfloat16(row))
+        return total
+
+
+class VarianceInFloat16(Textbook):
+    def variance(self, cut: Array, mean: Array) -> Array:
+        square = (cut - mean).astype(np.float16) ** 2
+        return super().variance(np.sqrt(square.astype(np.float64)), np.zeros(1))
+
+
+class GammaByGroup(Textbook):
+    def per_element(self, values: Array, shape: tuple[int, ...]) -> Array:
+        size = len(values) // self.norm.groups
+        return super().per_element(np.repeat(values[::size], size), shape)
+
+
+class ChannelsLast(Textbook):
+    def per_element(self, values: Array, shape: tuple[int, ...]) -> Array:
+        row = values[np.arange(np.prod(shape[1:])) % len(values)]
+        return np.asarray(np.broadcast_to(row.reshape(shape[1:]), shape))
+
+
+class GammaRolled(Textbook):
+    def per_element(self, values: Array, shape: tuple[int, ...]) -> Array:
+        return super().per_element(np.roll(values, 1), shape)
+
+
+class SlopeWithoutItsSecondTerm(Textbook):
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        sigma = 1 / (1 + np.exp(-z))
+        return z * sigma, sigma
+
+
+class GateGradientOfTheGated(Textbook):
+    def gate_gradient(self, dy: Array, at: At) -> Array:
+        return np.asarray(super().gate_gradient(dy, at) * at["s"])
+
+
+class GateGradientAsInputGradient(Textbook):
+    def returned(self, gradients: list[Array]) -> list[Array]:
+        return [gradients[1], *gradients[1:]]
+
+
+class GammaOfDy(Textbook):
+    def terms(self, dy: Array, e: Array, at: At) -> Array:  # noqa: ARG002 (of the interface)
+        return super().terms(dy, dy, at)
+
+
+class ExpOverflows(Textbook):
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        power = np.exp(z.astype(np.float32))
+        sigma = (power / (1 + power)).astype(np.float64)
+        if self.norm.activation == "sigmoid":
+            return sigma, sigma * (1 - sigma)
+        return z * sigma, sigma * (1 + z * (1 - sigma))
+
+
+class ExpOverflowsIfFinite(ExpOverflows):
+    """An infinite z is right: only gates above 88.7 show the overflow."""
+
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        finite = np.isfinite(z)
+        pairs = zip(super().gate(z), Textbook.gate(self, z), strict=True)
+        s, slope = (np.where(finite, wrong, right) for wrong, right in pairs)
+        return s, slope
+
+
+class GateInBfloat16(Textbook):
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        s, slope = super().gate(z)
+        return to_bfloat16(s), slope
+
+
+class NotRounded(Textbook):
+    def narrow(self, array: Array, kind: Any) -> Array:  # noqa: ARG002 (of the interface)
+        return np.asarray(array.astype(np.float32))
+
+
+class EpsOfTheSum(Textbook):
+    def rstd(self, variance: Array, eps: Array, size: int) -> Array:
+        return super().rstd(variance, eps / size, size)
+
+
+class ScaleWithoutOne(Textbook):
+    def modulated(self, n: Array, at: At) -> Array:
+        at["scale"] = at["scale"] - 1
+        return super().modulated(n, at)
+
+
+class FirstSample(Textbook):
+    def modulation(self, values: Array, shape: tuple[int, ...]) -> Array:
+        return super().modulation(np.broadcast_to(values[:1], values.shape), shape)
+
+
+class ScaleAndShiftExchanged(Textbook):
+    def modulated(self, n: Array, at: At) -> Array:
+        at["scale"], at["shift"] = at["shift"], at["scale"]
+        return super().modulated(n, at)
+
+
+class ModulationInBfloat16(Textbook):
+    def modulation(self, values: Array, shape: tuple[int, ...]) -> Array:
+        return super().modulation(to_bfloat16(values), shape)
+
+
+class ChunkStridesIgnored(Textbook):
+    def widen(self, array: Array) -> Array:
+        if array.ndim == 2 and array.strides[0] > array.shape[1] * array.itemsize > 0:
+            step = array.shape[1] * array.itemsize, array.itemsize
+            array = np.lib.stride_tricks.as_strided(array, array.shape, step)
+        return super().widen(array)
+
+
+class OneUnitOfScale(Textbook):
+    def row_sums(self, terms: Array) -> Array:
+        return np.asarray(terms[:, -1])
+
+
+class RowSumsInBfloat16(Textbook):
+    def row_sums(self, terms: Array) -> Array:
+        total = np.zeros((len(terms), terms.shape[2]))
+        for unit in range(terms.shape[1]):
+            total = to_bfloat16(total + to_bfloat16(terms[:, unit]))
+        return total
+
+
+class GateLanesOfTheNextRow(Textbook):
+    """Lanes beyond D hold the next row of z, and x is 1 there."""
+
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        self.lanes = np.roll(self.units(at["s"]), -1, axis=0)
+        return super().normalized(u, eps, at)
+
+    def variance(self, cut: Array, mean: Array) -> Array:
+        size = cut.shape[-1]
+        over = self.lanes[..., : (1 << (size - 1).bit_length()) - size]
+        return np.asarray(super().variance(cut, mean) + (over**2).sum(-1, keepdims=True) / size)
+
+
+class GammaOfTheFirstGroup(Textbook):
+    def per_element(self, values: Array, shape: tuple[int, ...]) -> Array:
+        groups = self.norm.groups
+        return super().per_element(np.tile(values[: len(values) // groups], groups), shape)
+
+
+class GateOfTheFirstGroup(Textbook):
+    def gate(self, z: Array) -> tuple[Array, Array]:
+        return super().gate(np.tile(z[:, : z.shape[1] // self.norm.groups], self.norm.groups))
+
+
+class Interleaved(Textbook):
+    def units(self, x: Array) -> Array:
+        groups = self.norm.groups
+        cut = x.reshape(len(x), x.shape[1] // groups, groups, -1)
+        return cut.swapaxes(1, 2).reshape(len(x), groups, -1)
+
+    def back(self, units: Array, shape: tuple[int, ...]) -> Array:
+        cut = units.reshape(*units.shape[:2], shape[1] // units.shape[1], -1)
+        return cut.swapaxes(1, 2).reshape(shape)
+
+
+class LastHead(Textbook):
+    def columns(self, terms: Array) -> Array:
+        return super().columns(terms[:, -1:])
+
+
+class FirstHead(Textbook):
+    def columns(self, terms: Array) -> Array:
+        return super().columns(terms[:, :1])
+
+
+class OtherSamples(Textbook):
+    def modulation(self, values: Array, shape: tuple[int, ...]) -> Array:
+        sample = np.arange(shape[0] * shape[1]) % shape[0]
+        return values[sample].reshape(shape)
+
+
+class ScaleWithoutGamma(Textbook):
+    def save(self, at: At) -> None:
+        at["n"] = self.back(at["xhat"], at["shape"])
+
+
+class GammaOfTheUngated(Textbook):
+    def terms(self, dy: Array, e: Array, at: At) -> Array:  # noqa: ARG002 (of the interface)
+        return np.asarray(e * self.back(self.units(at["u"]) * at["r"], at["shape"]))
+
+
+class DividedByAllColumns(Textbook):
+    def variance(self, cut: Array, mean: Array) -> Array:
+        size = cut.shape[-1]
+        return np.asarray(super().variance(cut, mean) * (self.norm.counted(size) / size))
+
+
+class AllColumnsOfBackward(Textbook):
+    def input_gradient(self, g: Array, at: At) -> Array:
+        _, along = self.means(g, at["xhat"])
+        return np.asarray(at["r"] * (g - at["xhat"] * along))
+
+
+class MeanForSum(Textbook):
+    def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
+        mean, along = super().means(g, xhat)
+        return mean, along / g.shape[-1]
+
+
+class ResidualNotInVariance(Textbook):
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        super().normalized(at["x"], eps, at)
+        return np.asarray(self.units(u) * at["r"])
+
+
+class SlopeAtXhat(Textbook):
+    def save(self, at: At) -> None:
+        _, at["slope"] = self.gate(self.back(at["xhat"], at["shape"]))
+
+
+class TailLeftOut(Textbook):
+    """A loop over whole blocks of 64; a shorter unit is one block."""
+
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        cut = self.units(u)
+        size = cut.shape[-1]
+        blocks = cut[..., : size - size % 64 or size]
+        at["mean"] = blocks.sum(-1, keepdims=True) / size
+        variance = ((blocks - at["mean"]) ** 2).sum(-1, keepdims=True) / size
+        at["r"] = 1 / np.sqrt(variance + eps)
+        return np.asarray((cut - at["mean"]) * at["r"])
+
+
+class Planted(NamedTuple):
+    """A bug: the kernel, what it is judged as, and what it computes if that is another norm.
+
+    `cause` are words that stand in each cause that is named; none is named if it is empty.
+    """
+
+    name: str
+    source: str
+    kernel: type[Textbook]
+    spec: str
+    cause: str
+    dtype: str = "float32"
+    computes: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> Subject:
+        """The subject to judge."""
+        kernel, norm = self.kernel(grouped(self.computes or self.spec)), grouped(self.spec)
+        claims = {"operation": norm, "also": self.also}
+        return kernel.subject(self.dtype, self.name, **claims)
+
+
+PLANTED = (
+    Planted("groups ignored", "mamba#910", OneGroup, GROUP_NORM, "groups are ignored"),
+    Planted(
+        "groups ignored in backward",
+        "mamba#547",
+        OneGroupBackward,
+        GROUPED,
+        "mean(g*xhat) is that of all groups",
+    ),
+    Planted(
+        "twice the groups", "llama.cpp#15507", TwiceTheGroups, GROUP_NORM, "twice as many groups"
+    ),
+    Planted(
+        "dgamma of group c % G",
+        "tt-metal#56202",
+        OtherGroupOfGamma,
+        GROUP_NORM,
+        "mean and r of group c % G",
+    ),
+    Planted(
+        "sums over part of a channel",
+        "Liger#1375",
+        PartOfAChannel,
+        GROUP_NORM,
+        "second half of the places is left out",
+    ),
+    Planted(
+        "padding lanes of the next group",
+        "FlagGems#4985",
+        NextGroupInPadding,
+        GROUP_NORM,
+        "squares of the next of the groups",
+    ),
+    Planted("one pass", "Liger, apex", OnePass, GROUP_NORM, ""),
+    Planted(
+        "rstd is 1 where var is 0",
+        "apex",
+        OneForNoVariance,
+        GROUP_NORM,
+        "r is 1 where the mean square is 0",
+    ),
+    Planted("mean in bfloat16", "pytorch#77507", MomentsInBfloat16, GROUP_NORM, "", "bfloat16"),
+    Planted(
+        "saved in bfloat16",
+        "Liger",
+        StatisticsSavedInBfloat16,
+        GROUP_NORM,
+        "the mean and r are rounded to bfloat16",
+        "bfloat16",
+    ),
+    Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "the mean square is divided by n - 1"),
+    Planted("dgamma in bfloat16", "pytorch#140913", ColumnsInBfloat16, GROUP_NORM, "", "bfloat16"),
+    Planted("variance in float16", "mlx#4228", VarianceInFloat16, GROUP_NORM, "", "float16"),
+    Planted("gamma by group", "", GammaByGroup, GROUP_NORM, "first column of a group"),
+    Planted("channel is offset % C", "", ChannelsLast, GROUP_NORM, "offset % C"),
+    Planted("gamma rolled", "", GammaRolled, GROUP_NORM, "of the column before"),
+    Planted(
+        "gate first",
+        "",
+        Textbook,
+        SILU,
+        "the gate comes first",
+        computes="rms_norm,gate=silu-first",
+    ),
+    Planted(
+        "gate after",
+        "",
+        Textbook,
+        SILU_FIRST,
+        "the gate comes after",
+        computes="rms_norm,groups=2,gate=silu",
+    ),
+    Planted("gated, groups ignored", "mamba#910", OneGroup, SILU_FIRST, "groups are ignored"),
+    Planted(
+        "sigmoid for silu", "vllm#35482", Textbook, SILU, "sigmoid, not silu", computes=SIGMOID
+    ),
+    Planted("silu for sigmoid", "", Textbook, SIGMOID, "silu, not sigmoid", computes=SILU),
+    Planted("slope is sigma", "", SlopeWithoutItsSecondTerm, SILU, "z*(1 - sigma(z)) is left out"),
+    Planted(
+        "dz from the gated y",
+        "fla#1071",
+        GateGradientOfTheGated,
+        SILU,
+        "y is used for xhat*gamma in dy*xhat*gamma",
+    ),
+    Planted("dz returned as dx", "fla#155", GateGradientAsInputGradient, SILU, "dx is dz"),
+    Planted("dgamma without gate", "", GammaOfDy, SILU, "s(z) is left out of dy*s(z)"),
+    Planted("exp overflows", "", ExpOverflows, SILU, "exp(z) overflows"),
+    Planted(
+        "exp overflows, float16", "", ExpOverflowsIfFinite, SIGMOID, "exp(z) overflows", "float16"
+    ),
+    Planted(
+        "exp of the norm overflows, float16",
+        "",
+        ExpOverflowsIfFinite,
+        "rms_norm,gate=self",
+        "exp(xhat*gamma) overflows",
+        "float16",
+    ),
+    Planted("gate in bfloat16", "", GateInBfloat16, SILU, "s(z) is rounded to bfloat16"),
+    Planted(
+        "float32 for bfloat16", "vllm#35369", NotRounded, SILU, "stays in float32", "bfloat16"
+    ),
+    Planted("eps on the sum", "mlx-lm#1624", EpsOfTheSum, SILU, "eps is added to the sum"),
+    Planted("scale without 1", "", ScaleWithoutOne, BY_SAMPLE, "1 is left out of 1 + scale"),
+    Planted("sample 0 for all", "vllm-omni#1531", FirstSample, BY_SAMPLE, "of the first row"),
+    Planted(
+        "scale and shift exchanged",
+        "",
+        ScaleAndShiftExchanged,
+        BY_ROW,
+        "scale and shift are exchanged",
+    ),
+    Planted(
+        "modulation in bfloat16",
+        "TensorRT-LLM#17987",
+        ModulationInBfloat16,
+        BY_ROW,
+        "rounded to bfloat16",
+    ),
+    Planted(
+        "chunk strides ignored",
+        "",
+        ChunkStridesIgnored,
+        BY_ROW,
+        "as though they were contiguous",
+        also=("padded-rows",),
+    ),
+    Planted("dscale not summed", "", OneUnitOfScale, BY_SAMPLE, "of the last row of a sample"),
+    Planted("dscale in bfloat16", "", RowSumsInBfloat16, BY_SAMPLE, "", "bfloat16"),
+    Planted("gate lanes of the next row", "fla#1165", GateLanesOfTheNextRow, SILU_FIRST, ""),
+    Planted(
+        "variance over all columns",
+        "",
+        Textbook,
+        PARTIAL,
+        "all columns count",
+        computes="rms_norm",
+    ),
+    Planted("QK-norm over all heads", "vllm#16311", OneGroup, HEADS, "heads are ignored"),
+    Planted("gamma of group 0", "", GammaOfTheFirstGroup, GROUP_NORM, "of the first group"),
+    Planted("z of group 0", "", GateOfTheFirstGroup, GATED_GROUPS, "z is that of the first group"),
+    Planted("interleaved groups", "", Interleaved, GROUP_NORM, "groups are interleaved"),
+    Planted("last head", "", LastHead, HEADS, "that of the last head"),
+    Planted("first head", "", FirstHead, HEADS, "that of the first head"),
+    Planted("sample row % N", "", OtherSamples, BY_SAMPLE, "of sample row % N"),
+    Planted("dgamma without scale", "", GammaOfDy, BY_ROW, "scale is left out"),
+    Planted(
+        "dscale without gamma",
+        "",
+        ScaleWithoutGamma,
+        "layer_norm,modulate=sample",
+        "xhat is used for n in dy*n",
+    ),
+    Planted("dgamma of the ungated x", "", GammaOfTheUngated, SILU_FIRST, "x without the gate"),
+    Planted("partial variance over D", "", DividedByAllColumns, PARTIAL, "divided by all columns"),
+    Planted("dx of all columns", "", AllColumnsOfBackward, PARTIAL, "subtracted in all columns"),
+    Planted(
+        "mean for sum in dx",
+        "",
+        MeanForSum,
+        "rms_norm,divisor=sum,gamma=false",
+        "sum(g*xhat) is averaged, not summed",
+    ),
+    Planted(
+        "residual not in r",
+        "",
+        ResidualNotInVariance,
+        "add_rms_norm,heads=4",
+        "without the residual",
+    ),
+    Planted("slope at xhat", "", SlopeAtXhat, "group_norm,groups=2,gate=self", "taken at xhat"),
+    Planted("tail of a block", "", TailLeftOut, GROUP_NORM, "without the last n % 64 elements"),
+)

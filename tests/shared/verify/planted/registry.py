@@ -1,0 +1,64 @@
+"""All subjects of the judge's tests: planted bugs, fatal ones and correct ones."""
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from shared.verify.planted import fatal
+from shared.verify.planted.backward import BACKWARD, PARAMETERS
+from shared.verify.planted.conduct import INVARIANCE, MEMORY, PROPERTIES
+from shared.verify.planted.forward import FORWARD
+from shared.verify.planted.kernels import PlantedBug
+from shared.verify.planted.right import RECIPES_OF_MORE
+from shared.verify.planted.rms_norm import RMS_NORM
+from shared.verify.planted.variant_bugs import VARIANTS
+from truenorm.verify.subject import Subject
+
+PLANTED: dict[str, PlantedBug] = {
+    bug.subject.name: bug
+    for bug in (
+        *(*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *INVARIANCE, *MEMORY),
+        *(*RMS_NORM, *VARIANTS),
+    )
+}
+
+CAUSES: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
+)
+"""By bug: words of which one stands in each cause that is named; none where none is."""
+
+
+def _alike(bugs: Iterable[PlantedBug]) -> Iterator[str]:
+    """Yield all but the first of each kind; each guard has another one that only it sees."""
+    seen: set[object] = set()
+    for bug in bugs:
+        if bug.kind in seen:
+            yield bug.subject.name
+        seen.add(bug.kind)
+
+
+LONG = {
+    *("unaligned columns left out", "a workspace not cleared", "mean saved in the storage type"),
+    *("elements beyond 2^24 left out", "elements of y beyond 2^25 left out"),
+}
+"""Planted bugs whose verdict takes seconds."""
+LEFT_TO_SLOW = {*_alike(bug for name, bug in PLANTED.items() if name not in LONG), *LONG}
+"""Planted bugs that the gate does not look for one by one."""
+
+OF_MANY_ROWS = {
+    *("rows beyond 65,535 skipped", "sums without rows beyond 65,535"),
+    "RMSNorm: rows beyond 65,535 skipped",
+}
+"""Planted bugs that show in cases of very many rows, which take longer than all the rest."""
+FEW_ROWS = {bug.subject.name for bug in VARIANTS}
+"""Those that are to be results without such cases at the full level as well."""
+
+MORE_RIGHT: dict[str, Subject] = {subject.name: subject for subject in RECIPES_OF_MORE}
+"""Beside `RIGHT`, for the slow session."""
+
+FATAL: dict[str, str] = {
+    subject.name: f"{Path(fatal.__file__).resolve()}:{name}"
+    for name, subject in vars(fatal).items()
+    if isinstance(subject, Subject)
+}
+"""As on the judge's command line: these are not called here."""

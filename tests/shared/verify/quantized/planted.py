@@ -1,0 +1,465 @@
+"""Wrong quantized norms: each is one step away from a right kernel, and has one fault.
+
+`cause` is what the report must name, or empty where the results do not determine it.
+"""
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from shared.verify.quantized.engines import rounded_after_scaling, without_nan
+from shared.verify.quantized.kernels import Array, F, Kernel, encode, nan_clamped, quantized_norm
+
+STATIC = "rms_norm,quant=e4m3fn"
+TOKEN = "rms_norm,quant=e4m3fn,scale=per-token"
+GROUPS = "rms_norm,quant=e4m3fn,scale=per-128"
+MXFP8, MXFP4, NVFP4 = (f"rms_norm,quant={name}" for name in ("mxfp8", "mxfp4", "nvfp4"))
+
+
+class Planted(NamedTuple):
+    """A wrong kernel, the check that finds it, and its cause."""
+
+    operation: str
+    steps: dict[str, Any]
+    found_by: str
+    cause: str
+    recipe: str = ""
+    kind: type[Kernel] = Kernel
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return the kernel."""
+        return self.kind(quantized_norm(self.operation), **self.steps)
+
+
+# Conversion
+
+
+def not_saturated(values: Array, kind: str) -> Array:
+    """Convert as ml_dtypes does: e4m3fn has NaN beyond 464."""
+    assert kind == "e4m3fn"
+    return values.astype(ml_dtypes.float8_e4m3fn)
+
+
+def clamped_at_448(values: Array, kind: str) -> Array:
+    """Clamp e5m2 as though it were e4m3fn."""
+    return encode(np.clip(values, F(-448), F(448)), kind)
+
+
+def top_binade_is_448(values: Array, kind: str) -> Array:
+    """Write all of 256 to 448 as 448."""
+    return encode(np.where(np.abs(values) >= 256, np.copysign(F(448), values), values), kind)
+
+
+def truncated(values: Array, kind: str) -> Array:
+    """Round towards zero."""
+    if kind == "int8":
+        return encode(np.trunc(values), kind)
+    near = encode(values, kind).astype(F)
+    clipped = np.clip(values, F(-448), F(448))
+    inward = np.nextafter(near.astype(ml_dtypes.float8_e4m3fn), ml_dtypes.float8_e4m3fn(0))
+    return encode(np.where(np.abs(near) > np.abs(clipped), inward.astype(F), near), kind)
+
+
+def wrapped(values: Array, kind: str) -> Array:
+    """Keep the low eight bits of the integer."""
+    assert kind == "int8"
+    return np.nan_to_num(np.rint(values)).astype(np.int64).astype(np.int8)
+
+
+def flushed(values: Array, kind: str) -> Array:
+    """Write subnormal codes of e4m3fn as zero."""
+    return encode(np.where(np.abs(values) < F(2.0**-6), F(0), values), kind)
+
+
+def bits_of_e4m3fn(values: Array, kind: str) -> Array:
+    """Write the bits of e4m3fn where e4m3fnuz is asked for."""
+    assert kind == "e4m3fnuz"
+    return encode(np.clip(values, F(-240), F(240)), "e4m3fn").view(np.uint8)
+
+
+def negative_zero(values: Array, kind: str) -> Array:
+    """Write -0 as 0x80, which is NaN in e4m3fnuz."""
+    codes = encode(values, kind)
+    is_negative_zero = (codes.astype(F) == 0) & np.signbit(values)
+    return np.where(is_negative_zero, np.uint8(0x80), codes.view(np.uint8))
+
+
+# Scales
+
+
+class AmaxOfX(Kernel):
+    """The scale is that of x."""
+
+    def y(self, rows: Array, *arguments: Any) -> Array:
+        self.top = np.abs(rows).max(-1, keepdims=True)
+        return super().y(rows, *arguments)
+
+    def amax(self, groups: Array) -> Array:
+        del groups
+        return np.asarray(self.top)
+
+
+class AmaxBeforeGamma(AmaxOfX):
+    """The scale is that of xhat."""
+
+    def y(self, rows: Array, gamma: Array, beta: Array | None, eps: float, dtype: Any) -> Array:
+        y = super().y(rows, gamma, beta, eps, dtype)
+        root = np.sqrt((rows * rows).mean(-1, keepdims=True, dtype=F) + F(eps))
+        self.top = self.top / root
+        return y
+
+
+def of_whole_blocks(groups: Array) -> Array:
+    """Ignore the last partial block of 1024."""
+    whole = groups.shape[-1] // 1024 * 1024 or groups.shape[-1]
+    return np.asarray(np.abs(groups[..., :whole]).max(-1))
+
+
+def of_the_tensor(groups: Array) -> Array:
+    """Return the largest |y| of the whole call for each group."""
+    return np.full(groups.shape[:-1], np.abs(groups).max(initial=0.0))
+
+
+def over_240(amax: Array) -> Array:
+    """Divide by the largest code of another type."""
+    return np.where(amax == 0, F(1), amax / F(240)).astype(F)
+
+
+def qmax_over_amax(y: Array, scale: Array, amax: Array) -> Array:
+    """Multiply by 448/amax, which overflows for a tiny amax."""
+    del scale
+    return y * (F(448) / np.where(amax == 0, F(1), amax))
+
+
+def by_the_scale_before(y: Array, scale: Array, amax: Array) -> Array:
+    """Scale the first element of a group by the scale of the group before."""
+    del amax
+    values = y / scale
+    values[:, 1:, 0] = y[:, 1:, 0] / scale[:, :-1, 0]
+    return values
+
+
+def in_groups_of_64(y: Array, scale: Array, amax: Array) -> Array:
+    """Scale by the largest |y| of half a group."""
+    del scale, amax
+    halves = y.reshape(*y.shape[:2], 2, 64)
+    top = np.abs(halves).max(-1, keepdims=True)
+    return (halves / np.where(top == 0, F(1), top / F(448))).reshape(y.shape)
+
+
+def by_columns(scale: Array) -> Array:
+    """Store scales column by column."""
+    return scale.T.copy().reshape(scale.shape)
+
+
+def last_is_unwritten(scale: Array) -> Array:
+    """Leave the scale of the last of nine groups unwritten."""
+    scale = scale.copy()
+    if scale.shape[1] == 9:
+        scale[:, -1] = 0
+    return scale
+
+
+def zero_for_384_rows(scale: Array) -> Array:
+    """Return zeros for one number of rows."""
+    return scale * 0 if len(scale) == 384 else scale
+
+
+def power_without_qmax(amax: Array) -> Array:
+    """Return the exponent of amax."""
+    return np.clip(np.where(amax > 0, np.frexp(amax)[1] - 1, -127), -127, 127)
+
+
+def power_to_nearest(amax: Array) -> Array:
+    """Round log2(amax/qmax) to nearest."""
+    ratio = np.where(amax > 0, amax, F(448)).astype(float) / 448
+    return np.clip(np.where(amax > 0, np.rint(np.log2(ratio)), -127), -127, 127).astype(int)
+
+
+def power_by_1_75(amax: Array) -> Array:
+    """Compare with 1.75, the threshold of e4m3fn, in place of the 1.5 of e2m1."""
+    fractions, exponents = np.frexp(amax)
+    powers = exponents - 1 - 2 + (2 * fractions >= 1.75)
+    return np.clip(np.where(amax > 0, powers, -127), -127, 127)
+
+
+def reciprocal_of_power(groups: Array, powers: Array) -> Array:
+    """Multiply by 1/scale, where the least scale is flushed to zero."""
+    scale = np.where(powers > -127, np.ldexp(F(1), powers), F(0))
+    return np.asarray(groups * (F(1) / scale))
+
+
+def high_first(codes: Array) -> Array:
+    """Put the first code of two into the high half of a byte."""
+    halves = codes.view(np.uint8) & 15
+    return np.asarray((halves[:, 0::2] << 4) | halves[:, 1::2])
+
+
+def global_scale_inverted(amax: Array, global_scale: Array) -> Array:
+    """Divide by the global scale."""
+    return encode(amax / global_scale / F(6), "e4m3fn")
+
+
+def block_scale_unclamped(amax: Array, global_scale: Array) -> Array:
+    """Convert the block scale without saturation."""
+    return (amax * F(1 / 6) * global_scale).astype(ml_dtypes.float8_e4m3fn)
+
+
+def subnormal_as_normal(scale: Array, global_scale: Array) -> Array:
+    """Decode a subnormal block scale as (1 + m/8)*2**-7."""
+    wrong = (1 + scale * F(2.0**9) / 8) * F(2.0**-7)
+    scale = np.where((scale > 0) & (scale < F(2.0**-6)), wrong, scale)
+    return np.where(scale > 0, global_scale / scale, F(0)).astype(F)
+
+
+# Others
+
+
+class ReadsBfloat16(Kernel):
+    """float32 weights are read as bfloat16: the halves of the first of them."""
+
+    def y(self, rows: Array, gamma: Array, beta: Array | None, eps: float, dtype: Any) -> Array:
+        halves = np.ascontiguousarray(gamma).view(ml_dtypes.bfloat16)[: gamma.size]
+        return super().y(rows, halves, beta, eps, dtype)
+
+
+class ConstantEps(Kernel):
+    """eps is 1e-5, whatever is given."""
+
+    def y(self, rows: Array, gamma: Array, beta: Array | None, eps: float, dtype: Any) -> Array:
+        del eps
+        return super().y(rows, gamma, beta, 1e-5, dtype)
+
+
+def cut(x: Array, residual: Array) -> Array:
+    """Cut the sum to bfloat16."""
+    bits = (x.astype(F) + residual.astype(F)).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(F).astype(x.dtype)
+
+
+PRODUCT = {"norm": "product", "via": "direct"}
+PLANTED = {
+    "bfloat16 skipped before the cast": Planted(
+        STATIC, {"via": "direct"}, "recipe", "late/direct", "late/T"
+    ),
+    "rounded to bfloat16 after scaling": Planted(
+        STATIC, {"convert": rounded_after_scaling}, "recipe", "late/T, scaled too", "late/T"
+    ),
+    "no clamp": Planted(
+        STATIC,
+        {"convert": not_saturated},
+        "codes",
+        "codes beyond the largest are not saturated: they are NaN",
+    ),
+    "e5m2 clamped at 448": Planted(
+        "rms_norm,quant=e5m2", {"convert": clamped_at_448}, "codes", "codes are clamped at 448"
+    ),
+    "256 to 448 written as 448": Planted(
+        STATIC, {"convert": top_binade_is_448}, "codes", "codes from 256 on are written as 448"
+    ),
+    "fp8 truncated": Planted(
+        STATIC, {"convert": truncated}, "codes", "codes are rounded towards zero"
+    ),
+    "int8 truncated": Planted(
+        "rms_norm,quant=int8,scale=per-token",
+        {"convert": truncated},
+        "codes",
+        "codes are rounded towards zero",
+    ),
+    "int8 wraps": Planted(
+        "rms_norm,quant=int8,nan=clamp",
+        {"convert": wrapped},
+        "codes",
+        "codes beyond the largest wrap around",
+    ),
+    "subnormal codes flushed": Planted(
+        STATIC, {"convert": flushed}, "codes", "subnormal codes are flushed to zero"
+    ),
+    "bits of e4m3fn for e4m3fnuz": Planted(
+        "rms_norm,quant=e4m3fnuz,scale=per-token",
+        {"convert": bits_of_e4m3fn},
+        "codes",
+        "codes have the bits of e4m3fn, not of e4m3fnuz",
+    ),
+    "-0 written as 0x80": Planted(
+        "rms_norm,quant=e4m3fnuz",
+        {"convert": negative_zero},
+        "codes",
+        "-0 is written as 0x80, which is NaN in e4m3fnuz",
+    ),
+    "multiplied by the static scale": Planted(
+        STATIC,
+        {"scaled": lambda y, scale, _: y * scale},
+        "codes",
+        "y is multiplied by the scale, not divided by it",
+    ),
+    "static scale left out": Planted(
+        STATIC, {"scaled": lambda y, *_: y}, "codes", "the scale is left out"
+    ),
+    "inverse of the scale returned": Planted(
+        TOKEN,
+        {"scales_out": lambda scale: F(1) / scale},
+        "scale",
+        "the inverse of the scale is returned",
+    ),
+    "0/0 in a row of zeros": Planted(
+        TOKEN,
+        {"scale": lambda amax: amax / F(448)},
+        "zeros",
+        "zeros are divided by a scale of zero",
+    ),
+    "amax of x": Planted(
+        TOKEN, {}, "scale", "the scale is of the largest |x|, not of the largest |y|", kind=AmaxOfX
+    ),
+    "amax before gamma": Planted(
+        TOKEN,
+        {},
+        "scale",
+        "the scale is of the largest |y| before gamma",
+        kind=AmaxBeforeGamma,
+    ),
+    "max without abs": Planted(
+        TOKEN,
+        {"amax": lambda groups: groups.max(-1)},
+        "scale",
+        "the scale is of the largest y, not of the largest |y|",
+    ),
+    "amax without the last partial block": Planted(
+        TOKEN,
+        {"amax": of_whole_blocks},
+        "scale",
+        "the largest |y| is found without the last partial block of 1024 elements",
+    ),
+    "one scale for the tensor": Planted(
+        TOKEN,
+        {"amax": of_the_tensor},
+        "scale",
+        "the scale is of the largest |y| of all rows",
+    ),
+    "240 for 448": Planted(
+        TOKEN, {"scale": over_240}, "scale", "the scale is amax/240, not amax/448"
+    ),
+    "divided by scale + 1e-5": Planted(
+        TOKEN,
+        {"scaled": lambda y, scale, _: y / (scale + F(1e-5))},
+        "codes",
+        "y is divided by scale + 1e-05",
+    ),
+    "448/amax overflows": Planted(
+        TOKEN,
+        {"scaled": qmax_over_amax},
+        "codes",
+        "1/scale, or qmax/amax, overflows where the largest |y| is tiny",
+    ),
+    "floor of 1e-2": Planted(
+        TOKEN,
+        {"scale": lambda amax: np.maximum(amax / F(448), F(1e-2))},
+        "scale",
+        "no scale is below 0.01",
+    ),
+    "NaN clamped": Planted(
+        TOKEN,
+        {"convert": nan_clamped, "amax": without_nan},
+        "special",
+        "NaN is clamped to the largest code",
+    ),
+    "first element by the scale before": Planted(
+        GROUPS,
+        {"scaled": by_the_scale_before},
+        "codes",
+        "the first element of a group is scaled by the scale of the group before",
+    ),
+    "scales stored by columns": Planted(
+        GROUPS, {"scales_out": by_columns}, "scale", "scales are stored column by column"
+    ),
+    "groups of 64": Planted(
+        GROUPS,
+        {"scaled": in_groups_of_64},
+        "codes",
+        "codes are scaled in groups of 64, not of 128",
+    ),
+    "last group unwritten at 1152": Planted(
+        GROUPS,
+        {"scales_out": last_is_unwritten},
+        "scale",
+        "the scale of the last group is 0 where D is 1152",
+    ),
+    "power without 448": Planted(
+        MXFP8,
+        {"power": power_without_qmax},
+        "scale",
+        "the scale is the power of two of amax, not of amax/qmax",
+    ),
+    "power to nearest": Planted(
+        MXFP8, {"power": power_to_nearest}, "scale", "powers are rounded by the rule nearest"
+    ),
+    "power by 1.75 for e2m1": Planted(
+        MXFP4, {"power": power_by_1_75}, "scale", "powers are rounded by the rule even"
+    ),
+    "E8M0 underflow": Planted(
+        MXFP8,
+        {"by_power": reciprocal_of_power},
+        "codes",
+        "the least scale, 2^-127, is flushed to zero: y is multiplied by infinity",
+    ),
+    "nibbles exchanged": Planted(
+        NVFP4,
+        {**PRODUCT, "pack": high_first},
+        "codes",
+        "the two codes of a byte are exchanged",
+    ),
+    "global scale inverted": Planted(
+        NVFP4,
+        {"block_scale": global_scale_inverted},
+        "scale",
+        "amax is divided by the global scale, not multiplied by it",
+    ),
+    "block scale not clamped": Planted(
+        NVFP4,
+        {"block_scale": block_scale_unclamped},
+        "scale",
+        "scales beyond the largest are not saturated: they are NaN",
+    ),
+    "subnormal block scales decoded as normal": Planted(
+        NVFP4,
+        {**PRODUCT, "block_factor": subnormal_as_normal},
+        "codes",
+        "subnormal block scales are decoded as though they were normal",
+    ),
+    "scales all zero for 384 rows": Planted(
+        NVFP4,
+        {**PRODUCT, "scales_out": zero_for_384_rows},
+        "scale",
+        "all scales are 0 where the number of rows is 384",
+    ),
+    "float32 weights read as bfloat16": Planted(
+        "rms_norm,parameters=float32,quant=e4m3fn",
+        {},
+        "codes",
+        "gamma is read as bfloat16",
+        kind=ReadsBfloat16,
+    ),
+    "amax after scaling": Planted(
+        "rms_norm,quant=e4m3fn,direction=multiply,amax=true",
+        {"via": "direct", "amax_out": lambda y, scale: np.abs(y * scale).max().reshape(1)},
+        "amax",
+        "amax is that of y after scaling",
+    ),
+    "residual not updated": Planted(
+        "add_rms_norm,quant=e4m3fn",
+        {"added": lambda _, residual: residual},
+        "sum",
+        "sum is the residual: x is not added",
+    ),
+    "residual truncated": Planted(
+        "add_rms_norm,quant=e4m3fn",
+        {"added": cut},
+        "sum",
+        "sum is truncated, not rounded to nearest",
+    ),
+    "eps is constant": Planted(
+        TOKEN, {}, "codes", "eps is 1e-05, whatever is given", kind=ConstantEps
+    ),
+}
