@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.formula.balls import Ball
+from truenorm.verify.formulas.balls import Ball
 from truenorm.verify.norms.enclosures import answers_by_enclosure, enclose
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import compute_exact, output_types

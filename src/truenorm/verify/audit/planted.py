@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.hypotheses import of_gradients, of_parameters, of_results
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.row_statistics import of_statistics

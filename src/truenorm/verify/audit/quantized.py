@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from truenorm.verify.audit.planted import Kernel, PlantedBug, case_of_inputs, planted_bugs
-from truenorm.verify.formula.rounding import rounded, truncated
+from truenorm.verify.formulas.rounding import rounded, truncated
 from truenorm.verify.norms.changes import constant
 from truenorm.verify.norms.codes import E4M3FN, CodeType, packed
 from truenorm.verify.norms.norm import Norm

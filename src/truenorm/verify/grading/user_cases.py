@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from truenorm.verify.formula.balls import Ball, round_ball
+from truenorm.verify.formulas.balls import Ball, round_ball
 from truenorm.verify.grading.checks import (
     NOT_REPEATABLE,
     UNEXPLAINED,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.steps import Changes, Step, Steps
 from truenorm.verify.types import FORMATS, Float64s
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from truenorm.verify.formula.balls import Ball, round_ball, two_sum
+from truenorm.verify.formulas.balls import Ball, round_ball, two_sum
 from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import output_types

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import accumulate_rows, rounded, sum_in_sequence, truncated
+from truenorm.verify.formulas.rounding import accumulate_rows, rounded, sum_in_sequence, truncated
 from truenorm.verify.norms.changes import (
     NARROW,
     R,

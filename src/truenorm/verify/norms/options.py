@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal, get_args
 
-from truenorm.verify.formula.arithmetic import flint
+from truenorm.verify.formulas.arithmetic import flint
 from truenorm.verify.norms.quant import Quant
 from truenorm.verify.types import FORMATS
 

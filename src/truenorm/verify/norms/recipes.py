@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import float32_noise, operation_error, round_decided
+from truenorm.verify.formulas.rounding import float32_noise, operation_error, round_decided
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.steps import Step, Steps, mean
 from truenorm.verify.operation import Case, RecipeResult, Results, RoundedResult

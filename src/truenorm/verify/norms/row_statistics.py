@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from truenorm.verify.cases.families import HALF_MAX
-from truenorm.verify.formula.rounding import rounded, sum_in_sequence, to_bits
+from truenorm.verify.formulas.rounding import rounded, sum_in_sequence, to_bits
 from truenorm.verify.norms.changes import (
     NARROW,
     R,

@@ -8,8 +8,8 @@ import pytest
 from shared.verify.grouped.decimals import Decimals
 from shared.verify.grouped.kernels import Array
 from shared.verify.grouped.planted import grouped
-from truenorm.verify.formula import answers
-from truenorm.verify.formula.balls import Ball, RoundedBall, round_ball
+from truenorm.verify.formulas import answers
+from truenorm.verify.formulas.balls import Ball, RoundedBall, round_ball
 from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case, shape_of_layout
 from truenorm.verify.oracle import compute_exact

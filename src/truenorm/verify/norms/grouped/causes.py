@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.formula.mutants import Axis, Changes, Formula, Run, changed
+from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Run, changed
 from truenorm.verify.norms.grouped.formulas import (
     MODULATION,
     Key,

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.formula.answers import Answers
-from truenorm.verify.formula.graph import (
+from truenorm.verify.formulas.answers import Answers
+from truenorm.verify.formulas.graph import (
     Node,
     constant,
     first,

@@ -1,6 +1,6 @@
 """Recipes of grouped norms: which steps are rounded to T, the type of x, on the way to y."""
 
-from truenorm.verify.formula.recipes import by_recipe
+from truenorm.verify.formulas.recipes import by_recipe
 from truenorm.verify.norms.grouped.formulas import given_of, graph_of, key_of
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.recipes import shows_recipe

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.codes import E4M3FN, E4M3FNUZ, CodeType
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quant import POWERS, Quant

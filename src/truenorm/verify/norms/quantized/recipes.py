@@ -7,7 +7,7 @@ ten thousand, so it is identified by rows that are made for it.
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quantized.answers import QuantizedExpected
 from truenorm.verify.norms.quantized.cases import ways_of_row

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quant import FLOOR_ERROR
 from truenorm.verify.norms.quantized.answers import Mask, QuantizedExpected

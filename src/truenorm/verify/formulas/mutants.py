@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.formula.answers import Given
-from truenorm.verify.formula.arithmetic import Floats, Values, count_along, result_of
-from truenorm.verify.formula.graph import Node, needed
-from truenorm.verify.formula.rounding import accumulate_rows, rounded
+from truenorm.verify.formulas.answers import Given
+from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, result_of
+from truenorm.verify.formulas.graph import Node, needed
+from truenorm.verify.formulas.rounding import accumulate_rows, rounded
 from truenorm.verify.types import Array, Float64s
 
 NARROW = ("bfloat16", "float16")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.formula.arithmetic import (
+from truenorm.verify.formulas.arithmetic import (
     Arbs,
     Balls,
     Exact,
@@ -27,8 +27,8 @@ from truenorm.verify.formula.arithmetic import (
     flint,
     round_arb,
 )
-from truenorm.verify.formula.balls import Ball, round_ball
-from truenorm.verify.formula.graph import Node, needed
+from truenorm.verify.formulas.balls import Ball, round_ball
+from truenorm.verify.formulas.graph import Node, needed
 from truenorm.verify.oracle import round_exactly
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 

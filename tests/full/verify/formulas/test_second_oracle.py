@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from full.verify.formula.test_gradients import derived
-from truenorm.verify.formula.answers import Answers
+from full.verify.formulas.test_gradients import derived
+from truenorm.verify.formulas.answers import Answers
 from truenorm.verify.norms.grouped.formulas import given_of, graph_of, key_of
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case

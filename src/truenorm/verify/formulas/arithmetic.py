@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, InverseRoot, Term, round_ratio
-from truenorm.verify.formula.balls import Ball
-from truenorm.verify.formula.graph import Node, needed
+from truenorm.verify.formulas.balls import Ball
+from truenorm.verify.formulas.graph import Node, needed
 from truenorm.verify.oracle import ONE, ExactNumber, LinearInRoot, NonFinite, SumOfRoots
 from truenorm.verify.types import Array, Float64s
 
@@ -147,7 +147,7 @@ def _where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
 
 
 class Balls(Floats):
-    """Arrays of `truenorm.verify.formula.balls.Ball`."""
+    """Arrays of `truenorm.verify.formulas.balls.Ball`."""
 
     of = staticmethod(Ball.of)
     over = staticmethod(Ball.over)

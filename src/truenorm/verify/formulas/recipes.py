@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.formula.answers import Given
-from truenorm.verify.formula.arithmetic import Axes, Floats, count_along, evaluate
-from truenorm.verify.formula.graph import Node
-from truenorm.verify.formula.rounding import float32_noise, operation_error, round_decided
+from truenorm.verify.formulas.answers import Given
+from truenorm.verify.formulas.arithmetic import Axes, Floats, count_along, evaluate
+from truenorm.verify.formulas.graph import Node
+from truenorm.verify.formulas.rounding import float32_noise, operation_error, round_decided
 from truenorm.verify.operation import RecipeResult
 from truenorm.verify.types import Array, Float64s, unit_roundoff
 

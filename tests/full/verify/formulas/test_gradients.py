@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from full.verify.grouped.test_exact_answers import GATED, GROUPED, random_case
-from truenorm.verify.formula.arithmetic import Arbs, Exact, evaluate
-from truenorm.verify.formula.graph import Node, derive, given, inverse_root, mean, needed, total
+from truenorm.verify.formulas.arithmetic import Arbs, Exact, evaluate
+from truenorm.verify.formulas.graph import Node, derive, given, inverse_root, mean, needed, total
 from truenorm.verify.norms.grouped.formulas import given_of, graph_of, key_of
 from truenorm.verify.norms.norm import require_norm
 

@@ -20,7 +20,7 @@ class Node:
     Attributes
     ----------
     op : str
-        The operation: a method of the arithmetics in `truenorm.verify.formula.arithmetic`.
+        The operation: a method of the arithmetics in `truenorm.verify.formulas.arithmetic`.
     args : tuple of Node
     settings : tuple
         The value of a constant, the name of an input, the axes of a sum, or a share.

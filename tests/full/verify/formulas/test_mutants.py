@@ -7,9 +7,9 @@ import pytest
 
 from full.verify.grouped.test_exact_answers import GATED, GROUPED, random_case
 from shared.verify.grouped.planted import grouped
-from truenorm.verify.formula.graph import Node, given, inverse_root, step, total
-from truenorm.verify.formula.mutants import Axis, Changes, Formula, Run
-from truenorm.verify.formula.rounding import rounded
+from truenorm.verify.formulas.graph import Node, given, inverse_root, step, total
+from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Run
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.grouped.causes import hypotheses_of
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import compute_exact
