@@ -6,6 +6,7 @@ import typer
 
 from truenorm.cli.common import JsonOption, LevelName, progress_bar, stop_on
 from truenorm.cli.judging import (
+    BatchOption,
     JobsOption,
     KappaOption,
     LargestOption,
@@ -42,6 +43,7 @@ def campaign_command(
         LevelName, typer.Option(help="Kinds of cases: full has more widths and longer rows.")
     ] = "quick",
     require: RequireOption = "stable",
+    batch: BatchOption = "require",
     dtype: TypesOption = None,
     start_seconds: StartSecondsOption = START_SECONDS,
     jobs: JobsOption = None,
@@ -75,7 +77,7 @@ def campaign_command(
     ):
         result = campaign_target(
             target,
-            CampaignSettings(cases, seed, level, require, strict),
+            CampaignSettings(cases, seed, level, require, strict, batch),
             progress=progress,
             start_seconds=start_seconds,
             executor=executor,

@@ -6,6 +6,7 @@ from typing import Annotated
 from truenorm.cli.common import JsonOption, argument
 from truenorm.cli.judging import (
     BaselineOption,
+    BatchOption,
     GithubOption,
     HtmlOption,
     KappaOption,
@@ -32,6 +33,7 @@ def judge_command(
     kappa: KappaOption = None,
     strict: StrictOption = False,
     require: RequireOption = "stable",
+    batch: BatchOption = "require",
     baseline: BaselineOption = None,
     update_baseline: UpdateBaselineOption = False,
     json: JsonOption = False,
@@ -62,6 +64,7 @@ def judge_command(
             strict=strict,
             progress=progress,
             baseline=known,
+            batch=batch,
             recipe=recipe,
             largest=largest,
             kappa=kappa,

@@ -129,6 +129,14 @@ StrictOption = Annotated[
     ),
 ]
 RequireOption = Annotated[GradeName, typer.Option(help="The lowest grade that passes.")]
+BatchName = Literal["require", "warn"]
+BatchOption = Annotated[
+    BatchName,
+    typer.Option(
+        help="Whether the bits of a row may depend on the batch: 'warn' reports it and passes, "
+        "for libraries that do not promise otherwise."
+    ),
+]
 BaselineOption = Annotated[
     Path | None,
     option(

@@ -5,6 +5,7 @@ from pathlib import Path
 from truenorm.cli.common import JsonOption
 from truenorm.cli.judging import (
     BaselineOption,
+    BatchOption,
     DataOption,
     GithubOption,
     HtmlOption,
@@ -43,6 +44,7 @@ def verify_command(
     data: DataOption = None,
     level: LevelOption = "quick",
     require: RequireOption = "stable",
+    batch: BatchOption = "require",
     dtype: TypesOption = None,
     start_seconds: StartSecondsOption = START_SECONDS,
     baseline: BaselineOption = None,
@@ -118,6 +120,7 @@ def verify_command(
                 strict=strict,
                 progress=progress,
                 baseline=known,
+                batch=batch,
                 start_seconds=start_seconds,
                 executor=executor,
                 **overrides,

@@ -1,6 +1,7 @@
 """The tests of ``@pytest.mark.truenorm``: one for each verdict and output of a type."""
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,7 @@ from truenorm.pytest_plugin import PROPERTY
 from truenorm.tools.text import counted, one_line
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.grading.checks import GUARDS
-from truenorm.verify.grading.report import ACCURACY, GRADES, Finding, Known, Report
+from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, Finding, Known, Report
 from truenorm.verify.judge import collect, grade_records, scope, spec_of
 from truenorm.verify.operation import Case
 from truenorm.verify.report.wording import (
@@ -54,6 +55,7 @@ class Judgement:
     level: str
     seed: int
     known: tuple[Known, ...] | None
+    batch: str = "require"
 
     @cached_property
     def report(self) -> Report:
@@ -70,6 +72,7 @@ class Judgement:
             level=self.level,
             domain=self.subject.required_domain(strict=self.strict),
             strict=self.strict,
+            batch=self.batch,
         )
         return report if self.known is None else compare_with_baseline(report, self.known)
 
@@ -114,7 +117,10 @@ class JudgedVerdict:
         return report
 
     def check(self) -> None:
-        """Fail with symptom, likely cause and reproducer; skip a verdict that is not judged."""
+        """Fail with symptom, likely cause and reproducer; skip a verdict that is not judged.
+
+        A finding that is a warning is one of Python.
+        """
         __tracebackhide__ = True
         # No traceback: its frames would be those of truenorm.
         try:
@@ -123,9 +129,10 @@ class JudgedVerdict:
             if self.verdict == RUNS:
                 pytest.fail(str(error), pytrace=False)
             pytest.skip("the subject could not be run")
-        new = [each for each in report.findings if self._shows(each) and not each.known]
-        if new:
+        if new := list(filter(self._shows, report.failures)):
             pytest.fail(self._message(report, new), pytrace=False)
+        if new := list(filter(self._shows, report.warnings)):
+            warnings.warn(self._message(report, new), stacklevel=2)
         if self.verdict == ACCURACY:
             self._check_grade(report)
         elif self.verdict == RUNS and not report.grades:
@@ -213,6 +220,7 @@ def _judgements(
     dtypes: Sequence[str] = (),
     cases: Sequence[Case] = (),
     baseline: str | Path | None = None,
+    batch: str = "require",
     folder: Path,
     seed: int,
     apart: bool,
@@ -220,6 +228,8 @@ def _judgements(
     """Yield the judgement of each type, on the cases of a level or on those of the marker."""
     if require not in GRADES:
         raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
+    if batch not in BATCH:
+        raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {batch!r}")
     judged, spec = _load(subject, operation, folder)
     known = None if baseline is None else read_baseline(folder / baseline)
     types = dtypes or list(dict.fromkeys(case.dtype for case in cases)) or judged.dtypes
@@ -238,6 +248,7 @@ def _judgements(
             level=level,
             seed=0 if cases else seed,
             known=known,
+            batch=batch,
         )
 
 

@@ -100,7 +100,8 @@ def compare_with_baseline(report: Report, baseline: Iterable[Known]) -> Report:
     vanished = [gone for entry in entries if (gone := _vanished(entry, report))]
     better = [entry for entry in entries if _is_better(entry, report)]
     known = sum(each.known for each in marked)
-    compared = Compared(known, len(marked) - known, tuple(vanished), tuple(better), tuple(entries))
+    new = sum(each.fails for each in marked)
+    compared = Compared(known, new, tuple(vanished), tuple(better), tuple(entries))
     order = sorted(range(len(marked)), key=lambda place: marked[place].known)
     numbers = {0: 0, **{place + 1: number for number, place in enumerate(order, 1)}}
     findings = (replace(marked[place], follows=numbers[marked[place].follows]) for place in order)
@@ -197,11 +198,12 @@ def _is_low(grade: str, report: Report) -> bool:
 def entries_of(report: Report) -> list[Known]:
     """Return the findings of a report, and its grades below the required one, as entries.
 
-    A wrong shape is an entry of its own: it says nothing about accuracy.
+    A wrong shape is an entry of its own: it says nothing about accuracy. A warning is no entry.
     """
     families: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for finding in report.findings:
-        families[_key(finding, report)] |= _families(finding)
+        if not finding.warning:
+            families[_key(finding, report)] |= _families(finding)
     misshapen = {(each.dtype, each.output) for each in report.findings if each.guard == "shape"}
     for each in report.grades:
         if _is_low(each.grade, report) and (each.dtype, each.output) not in misshapen:

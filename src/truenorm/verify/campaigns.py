@@ -25,7 +25,13 @@ from truenorm.verify.grading.grades import (
     grade_output,
     split_by_domain,
 )
-from truenorm.verify.grading.report import ACCURACY, CaseResult, Finding
+from truenorm.verify.grading.report import (
+    ACCURACY,
+    BATCH,
+    BATCH_INVARIANT,
+    CaseResult,
+    Finding,
+)
 from truenorm.verify.judge import (
     CaseRun,
     RemoteSubject,
@@ -136,6 +142,7 @@ class CampaignSettings(NamedTuple):
     level: str
     require: str
     strict: bool = False
+    batch: str = "require"
 
     def check(self) -> None:
         """Raise ValueError for a setting that is out of range."""
@@ -147,6 +154,12 @@ class CampaignSettings(NamedTuple):
             raise ValueError(f"require must be one of {names}; got {self.require!r}")
         if self.level not in LEVELS:
             raise ValueError(f"level must be one of {', '.join(LEVELS)}; got {self.level!r}")
+        if self.batch not in BATCH:
+            raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {self.batch!r}")
+
+    def fails(self, guard: str) -> bool:
+        """Return True if a failure of a check fails the campaign, and is no warning."""
+        return self.batch == "require" or GUARDS.get(guard) != BATCH_INVARIANT
 
 
 def campaign(
@@ -157,6 +170,7 @@ def campaign(
     level: str = "quick",
     require: str = "stable",
     strict: bool = False,
+    batch: str = "require",
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Campaign:
@@ -178,6 +192,8 @@ def campaign(
         The least grade of an element: conditional, stable, faithful or correct.
     strict : bool
         As in `verify`: by default, cases beyond what models feed a norm are left out.
+    batch : str
+        ``require``, or ``warn``: see `verify`.
     progress : callable, optional
         Called with the number of cases done, their total, and the number of elements so far.
     executor : concurrent.futures.Executor, optional
@@ -200,7 +216,7 @@ def campaign(
     (True, 3, 0)
     """
     spec = spec_of(subject)
-    settings = CampaignSettings(cases, seed, level, require, strict)
+    settings = CampaignSettings(cases, seed, level, require, strict, batch)
     if executor is None:
         return _run(runner_for(subject), spec, settings, progress)
     remote = RemoteSubject.of(spec)
@@ -284,7 +300,7 @@ def _run(
 ) -> Campaign:
     """Try a call, then judge part by part, and sum up the outcomes."""
     settings.check()
-    cases, seed, level, require, strict = settings
+    cases, seed, level, require, strict, batch = settings
     start, subject, tell = time.perf_counter(), runner.subject, progress or (lambda *_: None)
     if subject.recipe:
         raise ValueError(
@@ -310,7 +326,8 @@ def _run(
     tell(0, cases, "waiting for workers" if workers else "")
     for part, outcomes in _outcomes(runner, criteria, parts, workers):
         for each in outcomes:
-            done.update(("left out" if each.left_out else "failed" if each.kinds else "clean",))
+            failed = any(settings.fails(guard) for guard, _, _ in each.kinds)
+            done.update(("left out" if each.left_out else "failed" if failed else "clean",))
             deaths, called, worked = (
                 deaths + each.deaths,
                 called + each.called,
@@ -345,7 +362,7 @@ def _run(
         done["answers"],
         done["wrong"],
         tuple(_judgement(worst[place], counts[place]) for place in places if worst[place]),
-        _findings(subject, criteria, kept, failures, spec),
+        _findings(subject, criteria, kept, failures, spec, batch),
         time.perf_counter() - start,
         worked,
         called,
@@ -483,6 +500,7 @@ def _findings(
     kept: Sequence[tuple[Part, Outcome]],
     failures: Mapping[FailureKind, int],
     spec: SubjectSpec,
+    batch: str,
 ) -> tuple[Finding, ...]:
     """Grade the failed cases that were kept, without the others."""
     suite, records = [], []
@@ -505,6 +523,7 @@ def _findings(
         level=criteria.level,
         spec=spec,
         strict=criteria.strict,
+        batch=batch,
     )
     forget(suite)
     findings = []

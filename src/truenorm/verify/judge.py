@@ -85,6 +85,7 @@ def verify(
     progress: Progress | None = None,
     own: Sequence[Case] = (),
     baseline: str | Path | None = None,
+    batch: str = "require",
     executor: Executor | None = None,
 ) -> Report:
     """Judge a layer normalization.
@@ -109,6 +110,9 @@ def verify(
         User cases, which `case_of_shape`, `case_from` or `load_data` returned.
     baseline : str or Path, optional
         A file of known findings, which do not fail the report; `update_baseline` writes it.
+    batch : str
+        ``require``, or ``warn`` for a library that does not promise batch invariance: rows whose
+        bits depend on the batch are then a warning.
     executor : concurrent.futures.Executor, optional
         Its workers run the cases. They load the subject by name, so it must be defined at the top
         level of a file. Except for dates and times, the report is the same. `own` cases are run
@@ -135,7 +139,7 @@ def verify(
     require_type("own", own, Sequence, listed)
     for each in own:
         require_type("own", each, Case, listed)
-    settings = RunSettings(level, require, progress, own, baseline, strict)
+    settings = RunSettings(level, require, progress, own, baseline, strict, batch=batch)
     spec = spec_of(subject)
     if executor is None:
         runner = runner_for(subject)
@@ -206,6 +210,7 @@ class RunSettings:
     baseline: str | Path | None = None
     strict: bool = False
     seed: int = 0
+    batch: str = "require"
 
 
 def judge_runner(
@@ -231,6 +236,7 @@ def judge_runner(
         level=settings.level,
         domain=subject.required_domain(strict=settings.strict),
         strict=settings.strict,
+        batch=settings.batch,
     )
     report = grading(records)
     if isinstance(runner, SubjectProcess) and subject.command is None:
@@ -265,6 +271,7 @@ def grade_records(
     recipe: str = "",
     domain: Domain = EVERYWHERE,
     strict: bool = True,
+    batch: str = "require",
 ) -> Report:
     """Grade the records of some cases, by default also those outside the subject's domain."""
     return grade(
@@ -278,6 +285,7 @@ def grade_records(
         recipe=recipe or subject.recipe,
         domain=domain,
         strict=strict,
+        batch=batch,
     )
 
 
@@ -333,6 +341,7 @@ def verify_target(
     strict: bool = False,
     progress: Progress | None = None,
     baseline: Path | None = None,
+    batch: str = "require",
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
@@ -356,7 +365,7 @@ def verify_target(
     with process:
         spec = use_options(process, target, options, strict=strict)
         user_cases = _user_cases(process.subject, options)
-        settings = RunSettings(level, require, progress, user_cases, baseline, strict)
+        settings = RunSettings(level, require, progress, user_cases, baseline, strict, batch=batch)
         collecting = partial(collect, process)
         if executor is not None:
             remote = RemoteSubject.of(spec, start_seconds)

@@ -108,6 +108,7 @@ def judge_recording(
     strict: bool = False,
     progress: Progress | None = None,
     baseline: str | Path | None = None,
+    batch: str = "require",
     unpack: Unpacking | None = None,
     **options: Unpack[judge.SubjectOptions],
 ) -> Report:
@@ -117,7 +118,7 @@ def judge_recording(
     ----------
     folder : str or Path
         The folder that `record_cases` wrote, with the results.
-    require, strict, progress, baseline
+    require, strict, progress, baseline, batch
         As for `verify`.
     unpack : callable, optional
         As for `torch_subject`: returns the scales of a quantized norm in rows.
@@ -158,7 +159,7 @@ def judge_recording(
     subject = judge.with_options(subject, options, strict=strict)
     runner = Recorded(folder, subject, recording, log, unpack)
     level, seed = recorded_scope.level, recorded_scope.seed
-    settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed)
+    settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed, batch)
     spec = SubjectSpec.of(runner.subject)
     report = judge.judge_runner(runner, spec, settings, partial(judge.collect, runner))
     facts = {each: header[each] for each in FACTS if header.get(each)}

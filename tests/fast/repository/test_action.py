@@ -13,7 +13,16 @@ from shared.repository.dry_run import ROOT, load_follow_workflow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are scripts of bash")
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-INPUTS = ("subject", "command", "operation", "baseline", "require", "arguments", "version")
+INPUTS = (
+    "subject",
+    "command",
+    "operation",
+    "baseline",
+    "require",
+    "batch",
+    "arguments",
+    "version",
+)
 INSTALL, JUDGE, JUDGE_AND_STORE, ALL = slice(1), slice(1, 2), slice(1, None), slice(None)
 KERNELS = """
 import numpy as np
@@ -115,17 +124,18 @@ def test_options(action: Ran) -> None:
         operation="rms_norm",
         baseline="known.json",
         require="faithful",
+        batch="warn",
         arguments="--dtype float32\n --largest 1e3",
     )
     *module, end, subject = [*action.calls[:3], *action.calls[-2:]]
     assert (module, end, subject) == (["-P", "-m", "truenorm"], "--", "kernels.py:right")
     options = action.calls[3:-2]
-    assert options[:3] == ["verify", "--require=faithful", "--json"]
-    files = dict(each.split("=") for each in options[3:5])
+    assert options[:4] == ["verify", "--require=faithful", "--batch=warn", "--json"]
+    files = dict(each.split("=") for each in options[4:6])
     assert files["--github"] == str(action.job.files / "summary.md")
     assert Path(files["--html"]).name == "report.html"
     own = ["--operation=rms_norm", "--baseline=known.json"]
-    assert options[5:] == [*own, "--dtype", "float32", "--largest", "1e3"]
+    assert options[6:] == [*own, "--dtype", "float32", "--largest", "1e3"]
 
 
 def test_another_command_is_refused(action: Ran) -> None:

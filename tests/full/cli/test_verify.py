@@ -35,7 +35,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     options = (
         "--level full --require faithful --dtype float16 --dtype float64 --start-seconds 7 "
         "--operation rms_norm --recipe early --largest 1e4 --kappa 10 --strict "
-        "--shape 4x5 --shape 6x7 --data a.npz --baseline known.json"
+        "--shape 4x5 --shape 6x7 --data a.npz --baseline known.json --batch warn"
     )
     run("verify", "x.py:mine", *options.split())
     default = {
@@ -53,6 +53,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "baseline": None,
         "executor": None,
         "progress": ANY,
+        "batch": "require",
     }
     other = default | {
         "operation": "rms_norm",
@@ -67,6 +68,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "dtypes": ["float16", "float64"],
         "start_seconds": 7.0,
         "baseline": Path("known.json"),
+        "batch": "warn",
     }
     assert calls == [(("x.py",), default), (("x.py:mine",), other)]
 

@@ -49,6 +49,11 @@ def saves(x, gamma, beta, eps):
     return gamma * xhat + beta, (xhat, rstd, gamma)
 
 both_wrong = tv.Subject(saves, backward, name="two wrong passes", dtypes=["float32"])
+def depends_on_the_batch(x, *others):
+    y = forward(x, *others)
+    return y if len(x) < 128 else np.nextafter(y, np.float32(np.inf))
+
+by_rows = tv.Subject(depends_on_the_batch)
 leaves = tv.Subject(lambda *_: os._exit(0), name="leaves the process", dtypes=["float32"])
 broken = tv.Subject(raises, name="a broken kernel", dtypes=["float32"])
 claims = tv.Subject(forward, dtypes=["float32"], domain=tv.Domain(kappa=10))
@@ -249,6 +254,18 @@ def test_required_grade(session: Session) -> None:
         ("claims, cases=CASES, strict=True", 0),  # the second is outside its domain
     ):
         assert session.run(marker).parseoutcomes().get("failed", 0) == failed
+
+
+def test_batch_dependence(session: Session) -> None:
+    """It fails, or the test passes with a warning of Python."""
+    marker = "by_rows, cases=[tv.case('float32-batch-300x67')]"
+    done = session.run(marker)
+    assert done.parseoutcomes()["failed"] == 1
+    done = session.run(f"{marker}, batch='warn'", "-Wdefault")
+    outcomes = done.parseoutcomes()
+    assert ("failed" in outcomes, outcomes["warnings"]) == (False, 1)
+    done.stdout.fnmatch_lines(["*UserWarning: y *bits*", "*likely cause*"])
+    assert session.run(f"{marker}, batch='warn'", "-Werror").parseoutcomes()["failed"] == 1
 
 
 def test_subject_by_target_string(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,8 @@ from truenorm.verify.grading.recipes import (
 )
 from truenorm.verify.grading.report import (
     ACCURACY,
+    BATCH,
+    BATCH_INVARIANT,
     GRADES,
     VERDICTS,
     BeyondDomain,
@@ -110,6 +112,7 @@ def grade(
     domain: Domain = EVERYWHERE,
     strict: bool = True,
     causes: bool = True,
+    batch: str = "require",
 ) -> Report:
     """Grade the results of a subject.
 
@@ -117,8 +120,11 @@ def grade(
     `guards` are the checks to make; tests of the judge leave some out. `spec` says where the
     subject is defined, for the reproducers. Cases outside `domain` do not count for the grades.
     Unless `strict`, a sum over n rows may have log2(n) times the error of a stable result.
-    Without `causes`, which may take seconds, findings have no diagnosis.
+    Without `causes`, which may take seconds, findings have no diagnosis. If `batch` is "warn",
+    results that depend on the batch are a warning.
     """
+    if batch not in BATCH:
+        raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {batch!r}")
     if require not in GRADES:
         raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
     operation = cases[0].operation
@@ -182,12 +188,17 @@ def grade(
         }
         diagnoses |= _diagnose_by_state(symptoms, diagnoses)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
+    if batch == "warn":
+        findings = tuple(
+            replace(each, warning=each.verdict == BATCH_INVARIANT) for each in findings
+        )
     run_records = [each for case in run for each in by_case[case.name]]
     kinds = {each.kind for each in results}
     reasons = _reasons_not_judged(run, run_records, kinds, in_process=spec.callable)
     reasons |= dict.fromkeys(failing_verdicts & reasons.keys(), "a finding explains what it shows")
     verdicts = {name: "not judged" if reason else "pass" for name, reason in reasons.items()}
-    verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
+    failed = {each.verdict: "warn" if each.warning else "fail" for each in findings}
+    verdicts |= {name: outcome for name, outcome in failed.items() if name in verdicts}
     notes = {name: reasons[name] for name in reasons if verdicts[name] == "not judged"} | notes
     notes |= {VERDICT_OF_CALL[each.call.kind]: each.left_out for each in records if each.left_out}
     return Report(
@@ -217,6 +228,7 @@ def grade(
         strict=strict,
         not_run=not_run,
         recipe=recipe,
+        batch=batch,
         operation=operation,
     )
 

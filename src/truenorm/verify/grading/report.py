@@ -23,7 +23,11 @@ VERDICTS = {
     "special values": "NaN and infinity appear where they must, and nowhere else",
     "subnormals kept": "subnormal numbers are not flushed to zero",
 }
-"""The verdicts beside the grades. Each one is pass, fail or not judged."""
+"""The verdicts beside the grades. Each one is pass, fail, warn or not judged."""
+BATCH_INVARIANT = "batch-invariant"
+"""The verdict that need not be required: not every library promises it."""
+BATCH = ("require", "warn")
+"""What a finding of `BATCH_INVARIANT` is: a failure or a warning."""
 NO_RESULT = ("raised", "result", "shape")
 """Checks whose findings mean that there is no result to grade."""
 ACCURACY = "accuracy"
@@ -83,9 +87,9 @@ class Finding:
     `guard` is the check that failed; `verdict` is the verdict it decides, or ``accuracy``.
     `cause` is the likely cause, or empty if unknown; `tried` is the number of hypotheses that
     were compared. `matters` says why it matters, `to_try` what to do first. `follows` is the
-    number of the finding, counted from 1, whose cause explains this one, or 0. With a baseline, a
-    finding is either `known`, and `reason` is the reason given there, or `new` says what the
-    baseline does not contain.
+    number of the finding, counted from 1, whose cause explains this one, or 0. A `warning` does
+    not fail the report. With a baseline, a finding is either `known`, and `reason` is the reason
+    given there, or `new` says what the baseline does not contain.
     """
 
     guard: str
@@ -105,9 +109,15 @@ class Finding:
     matters: str = ""
     to_try: str = ""
     follows: int = 0
+    warning: bool = False
     known: bool = False
     reason: str = ""
     new: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """True if the finding fails its report: it is neither known nor a warning."""
+        return not (self.known or self.warning)
 
     @property
     def check(self) -> str:
@@ -227,9 +237,9 @@ class Known:
 class Compared:
     """A report compared with a baseline.
 
-    `known` and `new` are numbers of findings. `entries` are the entries of this subject,
-    `vanished` those that were checked and not found (with the families concerned), and `better`
-    those whose grade has improved.
+    `known` and `new` are numbers of findings; warnings are not counted as new. `entries` are the
+    entries of this subject, `vanished` the entries that were checked and not found (with the
+    families concerned), and `better` the entries whose grade has improved.
     """
 
     known: int
@@ -247,7 +257,7 @@ class Report:
     level: str
     require: str
     grades: tuple[Grade, ...]
-    verdicts: dict[str, str]  # pass, fail or not judged
+    verdicts: dict[str, str]  # pass, fail, warn or not judged
     findings: tuple[Finding, ...]
     results: tuple[CaseResult, ...] = field(repr=False)
     cases: int = 0
@@ -264,14 +274,25 @@ class Report:
     strict: bool = True  # sums over rows have the bound of other results
     not_run: int = 0  # cases skipped after too many crashes
     recipe: str = ""  # that is required
+    batch: str = "require"  # or "warn": see BATCH
     baseline: Compared | None = None
     operation: Operation = field(kw_only=True, repr=False)
 
     @property
     def passed(self) -> bool:
-        """True if there are grades, all are accepted, and every finding is known."""
+        """True if there are grades, all are accepted, and no finding fails."""
         accepted = all(map(self.accepts, self.grades))
-        return bool(self.grades) and accepted and all(each.known for each in self.findings)
+        return bool(self.grades) and accepted and not self.failures
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that fail the report."""
+        return tuple(each for each in self.findings if each.fails)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The findings that are warnings, and not known."""
+        return tuple(each for each in self.findings if each.warning and not each.known)
 
     def accepts(self, grade: Grade) -> bool:
         """Return True if a grade reaches the required one or the one in the baseline."""

@@ -15,6 +15,7 @@ from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.report.wording import (
     baseline_changes,
     baseline_counts,
+    batch_line,
     conclusion,
     likely_cause,
     location,
@@ -42,15 +43,18 @@ def annotations(report: Report, target: str = "") -> list[str]:
 
     Without such a finding, a report that fails has one annotation.
     """
-    if report.passed:
-        return []
     place = _place(target)
     causes = [each for each in report.findings if not (each.known or each.follows)]
-    if not causes:
+    if not causes and not report.passed:
         title = f"truenorm: {report.subject}"
         return [_command(conclusion(report), {**place, "title": title})]
     return [
-        _command(_text(each), {**place, "title": f"truenorm: {location(each)}"}) for each in causes
+        _command(
+            _text(each),
+            {**place, "title": f"truenorm: {location(each)}"},
+            "warning" if each.warning else "error",
+        )
+        for each in causes
     ]
 
 
@@ -70,6 +74,8 @@ def summary(report: Report) -> str:
         escaped(f"{report.operation.title}: {conclusion(report)}"),
         "\n".join(table),
     ]
+    if batch := batch_line(report):
+        parts.insert(2, escaped(batch))
     if counts := baseline_counts(report):
         parts.append(
             "\n".join(f"- {escaped(each)}" for each in [counts, *baseline_changes(report)])
@@ -109,12 +115,12 @@ def _text(finding: Finding) -> str:
     return f"{text}. Likely cause: {cause}" if cause else text
 
 
-def _command(message: str, properties: dict[str, str]) -> str:
-    """Return a workflow command for an error; GitHub reads %0A as the end of a line."""
+def _command(message: str, properties: dict[str, str], kind: str = "error") -> str:
+    """Return a workflow command, an error or a warning; GitHub reads %0A as the end of a line."""
     given = ",".join(
         f"{name}={_quoted(one_line(value), '%:,')}" for name, value in properties.items()
     )
-    return f"::error {given}::{_quoted(one_line(message), '%')}"
+    return f"::{kind} {given}::{_quoted(one_line(message), '%')}"
 
 
 def _quoted(text: str, characters: str) -> str:

@@ -20,6 +20,7 @@ from truenorm.verify.report.wording import (
     LEGEND,
     baseline_changes,
     baseline_counts,
+    batch_line,
     beyond_heading,
     beyond_text,
     conclusion,
@@ -85,6 +86,8 @@ def show(report: Report, console: Console) -> None:
     headline = Text.assemble(plain_text(report.subject, "bold"), facts, overflow="fold")
     print_head(console, headline, report.machine)
     print_outcome(console, verdict_line(report), passed=report.passed)
+    if batch := batch_line(report):
+        console.print(plain_text(batch))
     for index, finding in enumerate(report.findings, 1):
         if not finding.known:
             console.print()
@@ -133,6 +136,8 @@ def show(report: Report, console: Console) -> None:
         text += f" {first}; --html FILE draws all of it, --json is for programs."
     console.print()
     print_outcome(console, text, passed=report.passed)
+    if batch:
+        console.print(plain_text(batch))
 
 
 def _grades(report: Report, console: Console) -> RenderableType:
@@ -164,6 +169,7 @@ def _verdicts(report: Report, *, ticks: bool) -> Table:
     signs = {
         "pass": Text("✓" if ticks else "+", style="green"),
         "fail": Text("✗" if ticks else "x", style="bold red"),
+        "warn": Text("!", style="yellow"),
     }
     table = rich_table("lllw")
     for name, outcome in report.verdicts.items():
@@ -198,7 +204,8 @@ def _print_finding(console: Console, index: int, finding: Finding) -> None:
     """
     more = f" (and {finding.also_in} more)" if finding.also_in else ""
     table = rich_table("rw")
-    table.add_row(Text(str(index), style="bold red"), plain_text(finding.symptom, "bold"))
+    style = "bold yellow" if finding.warning else "bold red"
+    table.add_row(Text(str(index), style=style), plain_text(finding.symptom, "bold"))
     for label, text in (
         ("in", location(finding)),
         ("case", finding.case + more),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from truenorm.tools.text import counted, number
 from truenorm.verify.grading.report import (
+    BATCH_INVARIANT,
     GRADES,
     BeyondDomain,
     Finding,
@@ -242,10 +243,13 @@ def quantization_lines(report: Report) -> list[tuple[str, str, str]]:
 
 def verdict_line(report: Report) -> str:
     """Return the number of findings and of causes, for the first line of a page."""
-    new = [each for each in report.findings if not each.known]
+    new = report.failures
     words = "finding" if report.baseline is None else "new finding"
     if not new:
-        return f"no {words}" if report.passed else f"every output must be {report.require}"
+        if not report.passed:
+            return f"every output must be {report.require}"
+        warnings = len(report.warnings)
+        return f"no {words}" + (f", {counted(warnings, 'warning')}" if warnings else "")
     text = counted(len(new), words)
     followers = [each for each in new if each.follows]
     if not followers:
@@ -260,7 +264,7 @@ def conclusion(report: Report) -> str:
     if report.passed:
         return f"{_pass_reason(report)}{_beyond_reason(report)}."
     parts = []
-    if new := [each for each in report.findings if not each.known]:
+    if new := report.failures:
         parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))
     below: dict[str, list[str]] = {}
     for grade in report.grades:
@@ -270,6 +274,21 @@ def conclusion(report: Report) -> str:
         places = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in below.items())
         parts.append(f"below {report.require}: {places}")
     return "; ".join(parts) + "."
+
+
+def batch_line(report: Report) -> str:
+    """Return which rows depend on the batch, and whether that fails; empty if none do."""
+    of_batch = [each for each in report.findings if each.verdict == BATCH_INVARIANT]
+    if not of_batch:
+        return ""
+    places: dict[str, dict[str, None]] = {}
+    for each in of_batch:
+        places.setdefault(each.dtype, {})[each.output] = None
+    where = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in places.items())
+    effect = "required; --batch warn only warns" if report.batch == "require" else "a warning"
+    if all(each.known for each in of_batch):
+        effect = "known"
+    return f"batch dependence: {where} ({effect})"
 
 
 def _pass_reason(report: Report) -> str:
