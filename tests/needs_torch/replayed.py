@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch  # type: ignore[import-not-found]
 
-from truenorm.verify.grading.checks import PATIENCE, planned_calls
 from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.large_calls import PATIENCE, planned_calls
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect
 from truenorm.verify.norms.norm import Norm

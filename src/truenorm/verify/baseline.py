@@ -12,8 +12,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import ACCURACY, GRADES, Compared, Finding, Known, Report
+from truenorm.verify.grading.symptoms import GUARDS
 
 SCHEMA = "truenorm/baseline-1"
 NAMES = [each.name for each in fields(Known)]

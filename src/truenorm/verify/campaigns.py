@@ -12,26 +12,13 @@ from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.bounds import GRADES, POWERS, compare_with_answers
 from truenorm.verify.cases.families import SEEDS
-from truenorm.verify.grading.checks import (
-    GUARDS,
-    MeasuredResult,
-    check_case,
-    relax_sums,
-)
-from truenorm.verify.grading.grades import (
-    case_result,
-    drop_unclaimed,
-    grade,
-    grade_output,
-    split_by_domain,
-)
-from truenorm.verify.grading.report import (
-    ACCURACY,
-    BATCH,
-    BATCH_INVARIANT,
-    CaseResult,
-    Finding,
-)
+from truenorm.verify.grading.checks import check_case, relax_sums
+from truenorm.verify.grading.consequences import drop_unclaimed
+from truenorm.verify.grading.domain import split_by_domain
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.output_grades import case_result, grade_output
+from truenorm.verify.grading.report import ACCURACY, BATCH, BATCH_INVARIANT, CaseResult, Finding
+from truenorm.verify.grading.symptoms import GUARDS, MeasuredResult
 from truenorm.verify.judge import (
     CaseRun,
     RemoteSubject,

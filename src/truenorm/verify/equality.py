@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.grading.grades import split_by_domain
+from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.operation import EVERYWHERE, Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
 from truenorm.verify.running.records import Call, GaveUpError, Record, Runner

@@ -28,8 +28,10 @@ from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.diagnosis.conduct import depends_on_calls
 from truenorm.verify.equality import Equality, common_cases, compare_runners
-from truenorm.verify.grading.checks import check_case, large_call
-from truenorm.verify.grading.grades import grade, split_by_domain
+from truenorm.verify.grading.checks import check_case
+from truenorm.verify.grading.domain import split_by_domain
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.large_calls import large_call
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.grading.user_cases import run_user_case
 from truenorm.verify.operation import EVERYWHERE, Case, Domain

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify import judge
-from truenorm.verify.grading.checks import PATIENCE, planned_calls
+from truenorm.verify.grading.large_calls import PATIENCE, planned_calls
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation

@@ -21,7 +21,7 @@ from truenorm.verify.cases.families import (
     random_widths,
 )
 from truenorm.verify.cases.patterns import PATTERNS, Pattern, filled, number
-from truenorm.verify.grading.grades import split_by_domain
+from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.options import NAMES
 from truenorm.verify.operation import MODEL_INPUT, Case

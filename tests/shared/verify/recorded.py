@@ -11,9 +11,9 @@ import pytest
 from shared.verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED
 from shared.verify.planted.right import RIGHT
 from truenorm import textbook
-from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.grades import NOWHERE, grade
 from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.symptoms import GUARDS
 from truenorm.verify.judge import collect, scope
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import Record

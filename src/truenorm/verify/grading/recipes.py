@@ -4,6 +4,7 @@ An element is decided by a recipe if float32 noise cannot change any of its roun
 must have the bits of nearly all elements that it decides.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.diagnosis.accuracy import Diagnosis, describe_recipe, diagnose_bits
-from truenorm.verify.grading.checks import MeasuredResult, Symptom
-from truenorm.verify.grading.report import Recipe
+from truenorm.verify.grading.report import Grade, Recipe
+from truenorm.verify.grading.rounding import biased_symptoms
+from truenorm.verify.grading.symptoms import MeasuredResult, Symptom
 from truenorm.verify.operation import Case, Quantization, RecipeResult, Results, RoundedResult
 from truenorm.verify.types import Float64s
+from truenorm.verify.user_cases import is_user_case
 
 SAME_RECIPE = 0.9999
 """The share of decided elements that must have the bits of a recipe. Honest kernels have all of
@@ -26,6 +29,58 @@ FEW, MOST = 8, 0.95
 one is named if it has this share of those elements against each other one."""
 RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
 """Results of one output in one type, each with the bits by every recipe."""
+
+
+class Bits(NamedTuple):
+    """How the results of all types are rounded, as their bits show it.
+
+    `evidence` has the results of the first output by type, each with the bits by every recipe.
+    """
+
+    recipes: tuple[Recipe, ...]
+    backward_recipes: tuple[Recipe, ...]
+    quantization: tuple[Quantization, ...]
+    evidence: Mapping[str, RecipeEvidence]
+
+    def symptoms(
+        self,
+        measured: Sequence[MeasuredResult],
+        below: Collection[tuple[str, str]],
+        guards: Collection[str],
+        required: str,
+    ) -> list[Symptom]:
+        """Return the symptoms of results that are accurate, and not rounded as they must be.
+
+        Places `below` the required grade are left out. `required` is the recipe that the subject
+        claims, or empty.
+        """
+        symptoms: list[Symptom] = []
+        if "biased" in guards:
+            accurate = [one for one in measured if one.type_and_output not in below]
+            symptoms += biased_symptoms(accurate)
+        if "floor" in guards:
+            scales = [each for each in self.quantization if (each.dtype, "scale") not in below]
+            symptoms += floor_symptoms(scales, measured)
+        if required and "recipe" in guards:
+            symptoms += recipe_symptoms(self.recipes, self.evidence, required)
+        return symptoms
+
+
+def identify_bits(measured: Collection[MeasuredResult], grades: Iterable[Grade]) -> Bits:
+    """Identify the recipes of all types, and the scaling of quantized results.
+
+    The bits of a first output that is wrong are not explained.
+    """
+    evidence, ways = recipe_evidence(measured), way_evidence(measured)
+    wrong = {each.type_and_output for each in grades if each.grade == "wrong"}
+    recipes = tuple(
+        identify_forward(
+            each, explain=each[0][0].type_and_output not in wrong, ways=ways.get(dtype)
+        )
+        for dtype, each in evidence.items()
+    )
+    backward = tuple(map(identify_backward, backward_evidence(measured).values()))
+    return Bits(recipes, backward, quantizations(measured), evidence)
 
 
 def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
@@ -71,22 +126,32 @@ def backward_evidence(
     return dict(evidence)
 
 
-class _Bits(NamedTuple):
+def quantizations(measured: Iterable[MeasuredResult]) -> tuple[Quantization, ...]:
+    """Return the summary of codes and scales in each type, if there are any."""
+    runs: dict[str, list[tuple[Case, Results]]] = defaultdict(list)
+    for one in measured:
+        if one.output == one.case.operation.outputs[0].name and not is_user_case(one.case):
+            runs[one.case.dtype].append((one.case, one.record.results))
+    every = (each[0][0].operation.knowledge.quantization(each) for each in runs.values())
+    return tuple(each for each in every if each is not None)
+
+
+class _RecipeBits(NamedTuple):
     """The bits by one recipe in all cases, and where they are decided."""
 
     values: Float64s
     decided: NDArray[np.bool_]
 
-    def agrees(self, other: "_Bits") -> bool:
+    def agrees(self, other: "_RecipeBits") -> bool:
         """Return True if two recipes hardly differ where both are decided."""
         return int(self._differs(other).sum()) < FEW
 
-    def beats(self, other: "_Bits", result: Float64s) -> bool:
+    def beats(self, other: "_RecipeBits", result: Float64s) -> bool:
         """Return True if the result has these bits in most elements where the two differ."""
         differs = self._differs(other)
         return _share(result[differs], self.values[differs]) >= MOST
 
-    def _differs(self, other: "_Bits") -> NDArray[np.bool_]:
+    def _differs(self, other: "_RecipeBits") -> NDArray[np.bool_]:
         return np.asarray(self.decided & other.decided & (self.values != other.values))
 
     def share(self, result: Float64s) -> float:
@@ -98,8 +163,8 @@ def _share(one: Float64s, other: Float64s) -> float:
     return float(np.mean(one == other)) if one.size else 0.0
 
 
-def _joined(results: Sequence[RecipeResult]) -> _Bits:
-    return _Bits(
+def _joined(results: Sequence[RecipeResult]) -> _RecipeBits:
+    return _RecipeBits(
         np.concatenate([each.values.ravel() for each in results]),
         np.concatenate([each.decided.ravel() for each in results]),
     )

@@ -75,6 +75,11 @@ class Grade:
     worst_case: str
     slope: float | None  # of log(error) against log(kappa); None if errors do not grow
 
+    @property
+    def type_and_output(self) -> tuple[str, str]:
+        """The type and the output."""
+        return self.dtype, self.output
+
     def reaches(self, least: str) -> bool:
         """Return True if the grade is at least `least`."""
         return GRADES.index(self.grade) >= GRADES.index(least)

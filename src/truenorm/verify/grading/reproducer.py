@@ -4,7 +4,8 @@ import math
 import textwrap
 
 from truenorm.tools.text import one_line
-from truenorm.verify.grading.checks import Symptom, large_call_rows
+from truenorm.verify.grading.large_calls import large_call_rows
+from truenorm.verify.grading.symptoms import Symptom
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import (
     GRADIENT_LAYOUTS,

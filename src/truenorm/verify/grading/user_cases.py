@@ -11,19 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from truenorm.verify.formulas.balls import Ball, round_ball
-from truenorm.verify.grading.checks import (
-    NOT_REPEATABLE,
+from truenorm.verify.grading.checks import accuracy_symptom, check_call, wrong_shape_text
+from truenorm.verify.grading.invariance import NOT_REPEATABLE, repeat_guard, row_invariance
+from truenorm.verify.grading.symptoms import (
     UNEXPLAINED,
     Error,
     MeasuredResult,
     Symptom,
-    accuracy_symptom,
-    check_call,
     first_index,
     measure,
-    repeat_guard,
-    row_invariance,
-    wrong_shape_text,
 )
 from truenorm.verify.norms.enclosures import enclose, largest_kappa, row_blocks
 from truenorm.verify.operation import Case, Scales

@@ -195,7 +195,7 @@ def calls_of(case: Case) -> list[Call]:
     `TILED_SIZES` also have calls with more rows, and the family `repeated` has many calls. The
     family `batch` also has batches, chunks, reversed rows, padding, and passes between or after
     its own two. Families of an extension have the calls that the extension is about. The calls of
-    the family `large` are not among them: `truenorm.verify.grading.checks` makes them.
+    the family `large` are not among them: see `truenorm.verify.grading.large_calls`.
     """
     calls = [Call(PLAIN)]
     rows, family = case.shape[0], case.family

@@ -15,7 +15,7 @@ from truenorm.verify.diagnosis.accuracy import (
     diagnose,
     distinguishing_size,
 )
-from truenorm.verify.grading.checks import UNEXPLAINED, measure
+from truenorm.verify.grading.symptoms import UNEXPLAINED, measure
 from truenorm.verify.norms.steps import Steps
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.oracle import expected

@@ -8,7 +8,7 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify.diagnosis import patterns
 from truenorm.verify.diagnosis.accuracy import Evidence
-from truenorm.verify.grading.checks import measure
+from truenorm.verify.grading.symptoms import measure
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Array, Float64s, dtype_of

@@ -17,10 +17,11 @@ from shared.verify.recorded import RIGHT_FORWARD, in_float64
 from truenorm.verify import EXTENSIONS, judge
 from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.grading.advice import advice
-from truenorm.verify.grading.checks import Symptom
-from truenorm.verify.grading.grades import grade, make_findings, order_findings
+from truenorm.verify.grading.findings import make_findings, order_findings
+from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.grading.reproducer import reproducer
+from truenorm.verify.grading.symptoms import Symptom
 from truenorm.verify.judge import SubjectOptions, collect, with_options
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation

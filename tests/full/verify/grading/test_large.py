@@ -11,9 +11,9 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.grading import checks
-from truenorm.verify.grading.checks import LARGE_ELEMENTS, large_call, large_call_rows
+from truenorm.verify.grading import large_calls
 from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.large_calls import LARGE_ELEMENTS, large_call, large_call_rows
 from truenorm.verify.judge import collect
 from truenorm.verify.running import command
 from truenorm.verify.running.command import CommandRunner
@@ -115,7 +115,7 @@ def test_rounding_differences_pass() -> None:
 
 
 def test_a_slow_subject_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "PATIENCE", 1e-9)
+    monkeypatch.setattr(large_calls, "PATIENCE", 1e-9)
     rows: list[int] = []
     report = judged(with_change(lambda y: rows.append(len(y))))
     assert report.passed

@@ -6,8 +6,8 @@ import pytest
 
 from shared.verify.fake_report import failing_report, passing_report
 from truenorm.verify.grading.advice import ACCURACY_ADVICE, ADVICE
-from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import GRADES
+from truenorm.verify.grading.symptoms import GUARDS
 from truenorm.verify.report import wording
 from truenorm.verify.report.wording import REPOSITORIES, link
 

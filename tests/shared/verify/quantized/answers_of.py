@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shared.verify.quantized.kernels import Array
-from truenorm.verify.grading.checks import Error, measure
+from truenorm.verify.grading.symptoms import Error, measure
 from truenorm.verify.norms.quantized.answers import QuantizedExpected
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation

@@ -1,0 +1,145 @@
+"""Turn symptoms into findings: one for each check, type and output, in order."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from truenorm.tools.text import counted
+from truenorm.verify.cases.families import LARGE_VALUES
+from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, without_match
+from truenorm.verify.diagnosis.conduct import depends_on_calls
+from truenorm.verify.grading.advice import ADVICE, advice
+from truenorm.verify.grading.report import ACCURACY, BATCH_INVARIANT, Finding, Grade
+from truenorm.verify.grading.reproducer import reproducer
+from truenorm.verify.grading.symptoms import GUARDS, UNEXPLAINED, Symptom
+from truenorm.verify.running.records import PLAIN
+from truenorm.verify.subject import SubjectSpec
+
+ON_SPECIAL_ROWS = ("finite", "growth", "special", "subnormal", "position")
+"""Checks of rows that a wrong formula also fails."""
+
+
+def make_findings(
+    symptoms: Sequence[Symptom],
+    grades: Sequence[Grade],
+    spec: SubjectSpec,
+    not_run: int,
+    diagnoses: Mapping[tuple[str, str, str], Diagnosis],
+) -> tuple[Finding, ...]:
+    """Return one finding for each check, type and output, with the simplest example.
+
+    `not_run` is the number of cases that were skipped. A hypothesis is the cause if it has the
+    errors of the example.
+    """
+    groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
+    for symptom in symptoms:
+        groups[symptom.guard, *symptom.type_and_output].append(symptom)
+    slopes = {(each.dtype, each.output): each.slope for each in grades}
+    findings = []
+    for (guard, dtype, output), group in groups.items():
+        diagnosis = diagnoses.get((guard, dtype, output), UNKNOWN)
+        if diagnosis.cases:
+            explained = [each for each in group if each.case.name in diagnosis.cases]
+            group, diagnosis = explained or group, diagnosis if explained else UNKNOWN
+        shown = min(group, key=_example_order)
+        text = shown.text
+        slope = slopes.get((dtype, output))
+        if guard == "growth" and slope is not None and shown.severity < UNEXPLAINED:
+            kappa = shown.case.operation.condition
+            text += f"; the error grows with kappa = {kappa}, slope {slope:.1f}"
+        if guard == "raised" and not_run:
+            text += f"; {counted(not_run, 'case')} skipped after that"
+        verdict = GUARDS.get(guard, ACCURACY)
+        of_state = depends_on_calls(diagnosis.cause)
+        matters, to_try = ADVICE["history"] if of_state else advice(shown, slope, diagnosis.cause)
+        findings.append(
+            Finding(
+                guard,
+                verdict,
+                dtype,
+                output,
+                shown.case.name,
+                shown.case.why,
+                text,
+                shown.case.sources,
+                len({each.case.name for each in groups[guard, dtype, output]}) - 1,
+                reproducer(shown, spec, after_others=of_state),
+                diagnosis.cause,
+                diagnosis.tried,
+                tuple(sorted({each.case.family for each in groups[guard, dtype, output]})),
+                slope if verdict == ACCURACY else None,
+                matters,
+                to_try,
+            )
+        )
+    forward = symptoms[0].case.operation.outputs_of(backward=False) if symptoms else []
+    return order_findings(findings, forward)
+
+
+def with_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings, of which a dependence on the batch is a warning."""
+    return tuple(replace(each, warning=each.verdict == BATCH_INVARIANT) for each in findings)
+
+
+def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:
+    """Put the simplest checks first, and findings that follow from another one after it.
+
+    A finding follows from another one of accuracy if both have the same likely cause, and from one
+    of any check if that cause is that results depend on earlier calls. Without a likely cause, a
+    gradient may follow from a result of forward in the same type that fails on the same inputs, or
+    whose error grows with the same power of kappa; and an error on special rows may follow from
+    one of the same result that plain rows show.
+    """
+    order = [*GUARDS, "rounding"]
+    ranked = sorted(findings, key=lambda each: order.index(each.guard))
+    leaders: list[Finding] = []
+    leader_of: dict[int, Finding] = {}
+    for each in sorted(ranked, key=lambda each: each.output not in forward):
+        leader = next((one for one in leaders if _explains(one, each, forward)), None)
+        if leader is None:
+            leaders.append(each)
+        else:
+            leader_of[id(each)] = leader
+    leaders = [each for each in ranked if id(each) not in leader_of]
+    places = {id(each): place for place, each in enumerate(leaders, 1)}
+    followers = [
+        replace(each, follows=places[id(leader_of[id(each)])])
+        for each in ranked
+        if id(each) in leader_of
+    ]
+    return (*leaders, *followers)
+
+
+def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
+    """Return True if a finding about accuracy or earlier calls explains another one."""
+    if depends_on_calls(one.cause) and one.cause == other.cause:
+        return True
+    same_result = (one.dtype, one.output) == (other.dtype, other.output)
+    if one.guard == "ordinary" and one.cause and same_result and not other.cause:
+        return other.guard in ON_SPECIAL_ROWS
+    if not one.verdict == other.verdict == ACCURACY:
+        return False
+    if other.cause:
+        return without_match(one.cause) == without_match(other.cause)
+    if one.output not in forward or other.output in forward or one.dtype != other.dtype:
+        return False
+    slopes = (one.slope or 0.0, other.slope or 0.0)
+    grow_alike = min(slopes) > 0.5 and abs(slopes[0] - slopes[1]) < 0.5
+    return grow_alike or set(other.families) <= set(one.families)
+
+
+def _example_order(symptom: Symptom) -> tuple[float, bool, bool, float, int]:
+    """Sort key that puts the best example of a symptom first: the worst, then the smallest.
+
+    Large values are an example only if others show nothing: they are not plain random rows.
+    """
+    grows = symptom.guard == "growth"
+    return (
+        -symptom.severity,
+        symptom.record.call.kind != PLAIN or (grows and symptom.case.kind == "ordinary"),
+        symptom.case.family == LARGE_VALUES,
+        -symptom.natural if grows else 0.0,
+        int(np.prod(symptom.case.shape)),
+    )
