@@ -31,13 +31,15 @@ from truenorm.tools.progress import status_line
 from truenorm.tools.text import number
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import CaseResult, Grade, Report
-from truenorm.verify.judge import collect, grade_records, scope, use_options
+from truenorm.verify.judge import grade_records, scope
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.suite import LEVELS
+from truenorm.verify.targets import use_options
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "subjects"

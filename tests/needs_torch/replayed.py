@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch  # type: ignore[import-not-found]
 
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large_calls import PATIENCE, planned_calls
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
 from truenorm.verify.report.json_report import to_json

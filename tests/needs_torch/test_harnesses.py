@@ -8,9 +8,9 @@ pytest.importorskip("torch")
 
 import truenorm.verify as tv
 from needs_torch import other_tasks as tasks
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect
 from truenorm.verify.running.runners import InProcess
 
 SMALL, FAMILIES = 600, 12

@@ -21,6 +21,7 @@ from truenorm.verify import judge
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.targets import verify_target
 from truenorm.verify.types import Array
 
 HERE = Path(__file__).parent
@@ -166,7 +167,7 @@ def test_crashes_and_hangs_are_findings_and_other_cases_run(name: str, tmp_path:
 def test_a_crash_has_the_report_of_verify(tmp_path: Path) -> None:
     report = recorded(tmp_path, "crashes", "rms_norm")
     assert not report.passed
-    other = judge.verify_target(f"{KERNELS}:crashes", operation="rms_norm", dtypes=["float32"])
+    other = verify_target(f"{KERNELS}:crashes", operation="rms_norm", dtypes=["float32"])
     assert comparable(report) == comparable(other)
 
 

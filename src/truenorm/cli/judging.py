@@ -31,12 +31,12 @@ from truenorm.verify.baseline import update_baseline as write_baseline
 from truenorm.verify.campaigns import Campaign
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import SubjectOptions
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.report import terminal
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.wording import baseline_counts
 from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.targets import SubjectOptions
 
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
 AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)

@@ -14,9 +14,10 @@ import pytest
 from truenorm.pytest_plugin import PROPERTY
 from truenorm.tools.text import counted, one_line
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, Finding, Known, Report
 from truenorm.verify.grading.symptoms import GUARDS
-from truenorm.verify.judge import collect, grade_records, scope, spec_of
+from truenorm.verify.judge import grade_records, scope, spec_of
 from truenorm.verify.operation import Case
 from truenorm.verify.report.wording import (
     conclusion,

@@ -19,18 +19,7 @@ from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.output_grades import case_result, grade_output
 from truenorm.verify.grading.report import ACCURACY, BATCH, BATCH_INVARIANT, CaseResult, Finding
 from truenorm.verify.grading.symptoms import GUARDS, MeasuredResult
-from truenorm.verify.judge import (
-    CaseRun,
-    RemoteSubject,
-    SubjectOptions,
-    answers_to,
-    map_in_order,
-    outputs_of,
-    process_of,
-    run_case,
-    spec_of,
-    use_options,
-)
+from truenorm.verify.judge import outputs_of, spec_of
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.oracle import expected, forget, remember
 from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
@@ -38,6 +27,15 @@ from truenorm.verify.running.records import Call, Runner
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import LEVELS, seeded_cases
+from truenorm.verify.targets import SubjectOptions, use_options
+from truenorm.verify.workers import (
+    CaseRun,
+    RemoteSubject,
+    answers_to,
+    map_in_order,
+    process_of,
+    run_case,
+)
 
 PART_CASES = 16
 """Cases of a part: their exact answers take a second or two."""
@@ -287,75 +285,116 @@ def _run(
 ) -> Campaign:
     """Try a call, then judge part by part, and sum up the outcomes."""
     settings.check()
-    cases, seed, level, require, strict, batch = settings
     start, subject, tell = time.perf_counter(), runner.subject, progress or (lambda *_: None)
+    first, criteria, deaths = _prepare(runner, settings)
+    sizes = {name: len(some) for name, some in first.items()}
+    parts = _parts(sizes, settings.cases, settings.seed, SEEDS[settings.level])
+    places = [(dtype, output) for dtype in subject.dtypes for output in criteria.outputs]
+    tally = _Tally(settings, places, deaths)
+    tell(0, settings.cases, "waiting for workers" if workers else "")
+    for part, outcomes in _outcomes(runner, criteria, parts, workers):
+        for outcome in outcomes:
+            tally.add(part, outcome)
+        tell(tally.cases + tally.left_out, settings.cases, tally.words)
+        if tally.deaths >= MAX_DEATHS:
+            break
+    return Campaign(
+        subject.name,
+        settings.level,
+        settings.require,
+        settings.seed,
+        settings.cases,
+        tally.cases,
+        tally.failed,
+        tally.left_out,
+        settings.cases - tally.cases - tally.left_out,
+        tally.counts["elements"],
+        tally.counts["answers"],
+        tally.counts["wrong"],
+        tally.judgements(),
+        _findings(subject, criteria, tally.kept, tally.failures, spec, settings.batch),
+        time.perf_counter() - start,
+        tally.worked,
+        tally.called,
+        describe("date", "python", "numpy", "machine"),
+        operation=subject.operation,
+    )
+
+
+def _prepare(
+    runner: Runner, settings: CampaignSettings
+) -> tuple[dict[str, list[Case]], Criteria, int]:
+    """Try a call; return the first cases by type, the criteria, and how often a process ended."""
+    subject = runner.subject
     if subject.recipe:
         raise ValueError(
             f"{subject.name} claims the recipe {subject.recipe!r}, which random cases do not "
             "show: judge it by 'truenorm verify', or by truenorm.verify.verify in Python, and "
             "leave recipe out of the subject of a campaign"
         )
-    domain, also = subject.required_domain(strict=strict), frozenset(subject.also)
-    criteria = Criteria(level, require, also, subject.outputs, domain, strict)
-    first = {dtype: cases_of(subject.operation, criteria, dtype, seed) for dtype in subject.dtypes}
+    criteria = Criteria(
+        settings.level,
+        settings.require,
+        frozenset(subject.also),
+        subject.outputs,
+        subject.required_domain(strict=settings.strict),
+        settings.strict,
+    )
+    first = {
+        dtype: cases_of(subject.operation, criteria, dtype, settings.seed)
+        for dtype in subject.dtypes
+    }
     suite = [case for some in first.values() for case in some]
     deaths = sum(each.deaths for each in try_a_call(runner, suite))
     if subject.command is not None:
         outputs = outputs_of(subject, [runner.run(suite[0], Call())])
         criteria = criteria._replace(outputs=outputs)
-    parts = _parts({name: len(some) for name, some in first.items()}, cases, seed, SEEDS[level])
-    places = [(dtype, output) for dtype in subject.dtypes for output in criteria.outputs]
-    counts = {place: Counter[str]() for place in places}
-    worst: dict[tuple[str, str], dict[str, CaseResult]] = {place: {} for place in places}
-    failures, kept = Counter[FailureKind](), list[tuple[Part, Outcome]]()
-    done: Counter[str] = Counter()
-    called = worked = 0.0
-    tell(0, cases, "waiting for workers" if workers else "")
-    for part, outcomes in _outcomes(runner, criteria, parts, workers):
-        for each in outcomes:
-            failed = any(settings.fails(guard) for guard, _, _ in each.kinds)
-            done.update(("left out" if each.left_out else "failed" if failed else "clean",))
-            deaths, called, worked = (
-                deaths + each.deaths,
-                called + each.called,
-                worked + each.worked,
-            )
-            for result, elements, answers, wrong in each.counted:
-                place = result.dtype, result.output
-                for count in (done, counts[place]):
-                    count.update(cases=1, elements=elements, answers=answers, wrong=wrong)
-                largest = worst[place].get(result.kind, result)
-                worst[place][result.kind] = _worse(largest, result)
-            if any(failures[kind] < KEPT_FAILURES for kind in each.kinds):
-                kept.append((part, each))
-            failures.update(each.kinds)
-        judged = done["failed"] + done["clean"]
-        words = f"{done['elements']:,} elements, {done['wrong']:,} wrong"
-        tell(judged + done["left out"], cases, words)
-        if deaths >= MAX_DEATHS:
-            break
-    judged = done["failed"] + done["clean"]
-    return Campaign(
-        subject.name,
-        level,
-        require,
-        seed,
-        cases,
-        judged,
-        done["failed"],
-        done["left out"],
-        cases - judged - done["left out"],
-        done["elements"],
-        done["answers"],
-        done["wrong"],
-        tuple(_judgement(worst[place], counts[place]) for place in places if worst[place]),
-        _findings(subject, criteria, kept, failures, spec, batch),
-        time.perf_counter() - start,
-        worked,
-        called,
-        describe("date", "python", "numpy", "machine"),
-        operation=subject.operation,
-    )
+    return first, criteria, deaths
+
+
+class _Tally:
+    """The counts of a campaign so far, and the first few outcomes of each kind of failure."""
+
+    def __init__(
+        self, settings: CampaignSettings, places: Iterable[tuple[str, str]], deaths: int
+    ) -> None:
+        self._settings, self.deaths = settings, deaths
+        self.cases = self.failed = self.left_out = 0
+        self.called = self.worked = 0.0
+        self.counts, self.failures = Counter[str](), Counter[FailureKind]()
+        self.kept: list[tuple[Part, Outcome]] = []
+        self._counts = {place: Counter[str]() for place in places}
+        self._worst: dict[tuple[str, str], dict[str, CaseResult]] = {
+            place: {} for place in self._counts
+        }
+
+    def add(self, part: Part, outcome: Outcome) -> None:
+        """Add the outcome of one case."""
+        self.cases += not outcome.left_out
+        self.left_out += outcome.left_out
+        self.failed += any(self._settings.fails(guard) for guard, _, _ in outcome.kinds)
+        self.deaths += outcome.deaths
+        self.called += outcome.called
+        self.worked += outcome.worked
+        for result, elements, answers, wrong in outcome.counted:
+            place = result.dtype, result.output
+            for count in (self.counts, self._counts[place]):
+                count.update(cases=1, elements=elements, answers=answers, wrong=wrong)
+            largest = self._worst[place].get(result.kind, result)
+            self._worst[place][result.kind] = _worse(largest, result)
+        if any(self.failures[kind] < KEPT_FAILURES for kind in outcome.kinds):
+            self.kept.append((part, outcome))
+        self.failures.update(outcome.kinds)
+
+    @property
+    def words(self) -> str:
+        """The counts for a line of progress."""
+        return f"{self.counts['elements']:,} elements, {self.counts['wrong']:,} wrong"
+
+    def judgements(self) -> tuple[Judgement, ...]:
+        """Return the judgement of each output that has results."""
+        places = [place for place, worst in self._worst.items() if worst]
+        return tuple(_judgement(self._worst[each], self._counts[each]) for each in places)
 
 
 def cases_of(operation: Operation, criteria: Criteria, dtype: str, seed: int) -> list[Case]:

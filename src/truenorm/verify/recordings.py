@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify import judge
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.large_calls import PATIENCE, planned_calls
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Operation
@@ -19,6 +20,7 @@ from truenorm.verify.running.recording import Recording, make_recording, write_r
 from truenorm.verify.running.schema import DamagedResultsError
 from truenorm.verify.running.torch_subject import DTYPES
 from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
+from truenorm.verify.targets import SubjectOptions, with_options
 
 FACTS: tuple[str, ...] = ("torch", "python", "gpu")
 """What a report says of the machine where the kernel ran."""
@@ -110,7 +112,7 @@ def judge_recording(
     baseline: str | Path | None = None,
     batch: str = "require",
     unpack: Unpacking | None = None,
-    **options: Unpack[judge.SubjectOptions],
+    **options: Unpack[SubjectOptions],
 ) -> Report:
     """Judge the results that ``runner.py`` wrote to the folder of a recording.
 
@@ -156,11 +158,11 @@ def judge_recording(
         name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
         seconds=header["seconds"],
     )
-    subject = judge.with_options(subject, options, strict=strict)
+    subject = with_options(subject, options, strict=strict)
     runner = Recorded(folder, subject, recording, log, unpack)
     level, seed = recorded_scope.level, recorded_scope.seed
     settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed, batch)
     spec = SubjectSpec.of(runner.subject)
-    report = judge.judge_runner(runner, spec, settings, partial(judge.collect, runner))
+    report = judge.judge_runner(runner, spec, settings, partial(collect, runner))
     facts = {each: header[each] for each in FACTS if header.get(each)}
     return replace(report, machine={**describe("date"), **facts})

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
+from truenorm.verify.collecting import records_of
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.symptoms import UNEXPLAINED
 from truenorm.verify.harnesses import HarnessSubject
-from truenorm.verify.judge import records_of
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import forget

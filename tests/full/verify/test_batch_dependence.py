@@ -13,8 +13,9 @@ import truenorm.verify as tv
 from shared.verify.fake_report import wide
 from truenorm.verify import campaigns
 from truenorm.verify.baseline import compare_with_baseline, entries_of, updated_entries
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.judge import grade_records
 from truenorm.verify.report.github import annotations, summary
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.json_report import to_json

@@ -10,7 +10,7 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from shared.verify.recorded import RIGHT_FORWARD
-from truenorm.verify import judge
+from truenorm.verify import collecting
 from truenorm.verify.oracle import EXPECTED_BY_CASE
 from truenorm.verify.types import FORMATS, Array
 
@@ -143,9 +143,9 @@ def test_exact_answers_come_before_the_first_call() -> None:
 def test_answers_of_earlier_runs_are_dropped_once_they_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(judge, "MOST_ANSWERS", 2)
+    monkeypatch.setattr(collecting, "MOST_ANSWERS", 2)
     EXPECTED_BY_CASE.clear()
     first, second = (tv.cases(dtype)[:3] for dtype in ("float16", "float32"))
     for suite in (first, second, second[:1]):
-        judge.hold_answers(suite, None)
+        collecting.hold_answers(suite, None)
     assert [*EXPECTED_BY_CASE] == second

@@ -21,8 +21,8 @@ from shared.verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 from truenorm.verify.diagnosis.conduct import KEPT_STATE, depends_on_calls
 from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.symptoms import GUARDS
-from truenorm.verify.judge import verify_target
 from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.targets import verify_target
 
 RIGHT_IN_GATE = {
     "the base",

@@ -13,15 +13,17 @@ import truenorm.verify as tv
 from shared.verify.recorded import in_float64
 from truenorm.verify import oracle as answering
 from truenorm.verify.cases.families import EPS
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading import user_cases as measuring
 from truenorm.verify.grading.user_cases import sampled_rows
-from truenorm.verify.judge import SubjectOptions, collect, grade_records, verify_target
+from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.enclosures import row_blocks
 from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.targets import SubjectOptions, verify_target
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 import truenorm.verify as tv
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding, Grade, Report
-from truenorm.verify.judge import collect
 from truenorm.verify.operations import LAYER_NORM, OUTPUTS
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import truenorm.verify as tv
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import collect
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 

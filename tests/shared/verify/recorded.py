@@ -11,10 +11,11 @@ import pytest
 from shared.verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED
 from shared.verify.planted.right import RIGHT
 from truenorm import textbook
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import NOWHERE, grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.symptoms import GUARDS
-from truenorm.verify.judge import collect, scope
+from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess

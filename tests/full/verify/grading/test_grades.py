@@ -15,6 +15,7 @@ import truenorm.verify as tv
 from shared.verify.fake_report import finding, one_pass
 from shared.verify.recorded import RIGHT_FORWARD, in_float64
 from truenorm.verify import EXTENSIONS, judge
+from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.grading.advice import advice
 from truenorm.verify.grading.findings import make_findings, order_findings
@@ -22,7 +23,6 @@ from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.symptoms import Symptom
-from truenorm.verify.judge import SubjectOptions, collect, with_options
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import expected
@@ -38,6 +38,7 @@ from truenorm.verify.running.records import Call, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
+from truenorm.verify.targets import SubjectOptions, with_options
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")

@@ -9,9 +9,9 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import describe_recipe, diagnose_bits
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import collect
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array, Float64s, dtype_of

@@ -10,9 +10,10 @@ from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
 from shared.verify.grouped.kernels import Textbook, judge_cases
 from shared.verify.grouped.planted import PLANTED, Planted, grouped
 from shared.verify.grouped.unseen import UNSEEN, Unseen
+from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import collect, scope
+from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import InProcess
 

@@ -8,11 +8,13 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.quantized.engines import ENGINES
 from shared.verify.quantized.kernels import Array, F, Kernel, judge, quantized_norm
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect, grade_records, with_options
+from truenorm.verify.judge import grade_records
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.targets import with_options
 from truenorm.verify.types import dtype_of
 
 SCHEMES = {

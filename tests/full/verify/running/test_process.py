@@ -13,7 +13,6 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.running.programs import ends, is_running
 from truenorm.tools.user_files import NotThereError, split_target
-from truenorm.verify.judge import verify_target
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import (
     START_SECONDS,
@@ -24,6 +23,7 @@ from truenorm.verify.running.process import (
 )
 from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
 from truenorm.verify.suite import case
+from truenorm.verify.targets import verify_target
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 

@@ -12,7 +12,8 @@ import pytest
 
 import truenorm.verify as tv
 from shared.verify.recorded import in_float64
-from truenorm.verify.judge import collect, grade_records, verify_target
+from truenorm.verify.collecting import collect
+from truenorm.verify.judge import grade_records
 from truenorm.verify.running.records import (
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
@@ -27,6 +28,7 @@ from truenorm.verify.running.records import (
 )
 from truenorm.verify.running.runners import InProcess, signature
 from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.targets import verify_target
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")

@@ -15,12 +15,13 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.workers import kernels
 from shared.verify.workers.executors import Backwards, processes, text_of
-from truenorm.verify import judge
+from truenorm.verify import judge, workers
 from truenorm.verify import oracle as answers
-from truenorm.verify.judge import RemoteSubject, map_in_order, run_named, verify_target
 from truenorm.verify.oracle import compute_exact, load_or_compute
 from truenorm.verify.running.records import Call, CannotRunError, Record
 from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.targets import verify_target
+from truenorm.verify.workers import RemoteSubject, map_in_order, run_named
 
 FILE = Path(kernels.__file__)
 
@@ -36,7 +37,7 @@ def few(subject: tv.Subject, *_: object) -> list[tv.Case]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge on a few cases, each of which is a task."""
     monkeypatch.setattr("truenorm.verify.judge.scope", few)
-    monkeypatch.setattr(judge, "TASK_ELEMENTS", 1)
+    monkeypatch.setattr(workers, "TASK_ELEMENTS", 1)
 
 
 def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,20 +120,20 @@ def test_records_after_the_third_crash_are_dropped(monkeypatch: pytest.MonkeyPat
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
     results = [
-        judge.CaseRun(
+        workers.CaseRun(
             each.name,
             [Record(each.name, Call(), deaths=count)],
             load_or_compute(each, compute_exact),
         )
         for each, count in zip(suite, deaths, strict=True)
     ]
-    monkeypatch.setattr(judge, "map_in_order", lambda *_: [results[:2], results[2:]])
+    monkeypatch.setattr(workers, "map_in_order", lambda *_: [results[:2], results[2:]])
     remote = RemoteSubject(f"{FILE}:right")
     with remote.start() as process:
-        records = judge.distribute(Backwards(), remote, process, suite)
+        records = workers.distribute(Backwards(), remote, process, suite)
         assert [each.case for each in records] == [each.name for each in suite[:5]]
         process.deaths = 1  # in the trial call
-        assert len(judge.distribute(Backwards(), remote, process, suite)) == 4
+        assert len(workers.distribute(Backwards(), remote, process, suite)) == 4
 
 
 @pytest.mark.usefixtures("short")
@@ -160,7 +161,7 @@ def test_subject_without_a_name() -> None:
 
 
 def test_pending_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "PENDING_TASKS", 3)
+    monkeypatch.setattr(workers, "PENDING_TASKS", 3)
     made: list[int] = []
 
     def tasks() -> Iterator[int]:
@@ -168,7 +169,7 @@ def test_pending_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
             made.append(number)
             yield number
 
-    results = judge.map_in_order(Backwards(), abs, tasks())
+    results = workers.map_in_order(Backwards(), abs, tasks())
     assert next(results) == 0
     assert made == [0, 1, 2]
     assert list(results) == list(range(1, 10))
@@ -191,33 +192,34 @@ class Process:
 
 @pytest.fixture
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "_thread", judge._ThreadState())
-    monkeypatch.setattr(judge, "_processes", set())
-    monkeypatch.setattr(judge.RemoteSubject, "start", lambda _: Process())
+    monkeypatch.setattr(workers, "_thread", workers._ThreadState())
+    monkeypatch.setattr(workers, "_processes", set())
+    monkeypatch.setattr(workers.RemoteSubject, "start", lambda _: Process())
     Process.ended.clear()
 
 
 @pytest.mark.usefixtures("_counted")
 def test_one_process_for_each_run() -> None:
     """The next run starts another process, since the file may have changed."""
-    remote = judge.RemoteSubject.of(SubjectSpec("a.py", "mine"))
-    first = judge.process_of(remote)
-    assert judge.process_of(remote) is first
+    remote = workers.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    first = workers.process_of(remote)
+    assert workers.process_of(remote) is first
     assert first.resets == 2  # type: ignore[attr-defined]
-    again = judge.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    again = workers.RemoteSubject.of(SubjectSpec("a.py", "mine"))
     assert (again.target, again.target) == (remote.target, "a.py:mine")
-    second = judge.process_of(again)
+    second = workers.process_of(again)
     assert second is not first
     assert Process.ended == [first]
-    judge._end_all()
+    workers._end_all()
     assert Process.ended == [first, second]
 
 
 @pytest.mark.usefixtures("_counted")
 def test_one_process_for_each_thread() -> None:
-    remote = judge.RemoteSubject.of(SubjectSpec("a.py"))
-    processes_of_threads = [judge.process_of(remote)]
-    thread = threading.Thread(target=lambda: processes_of_threads.append(judge.process_of(remote)))
+    remote = workers.RemoteSubject.of(SubjectSpec("a.py"))
+    processes_of_threads = [workers.process_of(remote)]
+    found = processes_of_threads.append
+    thread = threading.Thread(target=lambda: found(workers.process_of(remote)))
     thread.start()
     thread.join()
     assert len(set(processes_of_threads)) == 2

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.running.runners import InProcess
 

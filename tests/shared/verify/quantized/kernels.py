@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
+from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
