@@ -3,8 +3,9 @@
 ``TRUENORM_PURE=1`` builds no extension and gives a ``py3-none-any`` wheel. If the extension cannot
 be built, the installation succeeds, NumPy computes, and ``not_built.txt`` in the native package
 has the reason. ``TRUENORM_REQUIRE_NATIVE=1`` makes that an error. ``TRUENORM_BUILD_CACHE`` is a
-folder for built extensions, since compiling takes two minutes. ``TRUENORM_REPOSITORY`` is the
-address of the repository, for the links of the package's description and for its project URLs.
+folder for object files, since compiling all takes two minutes: a change to a C file compiles that
+file. ``TRUENORM_REPOSITORY`` is the address of the repository, for the links of the package's
+description and for its project URLs.
 """
 
 import os
@@ -114,6 +115,13 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
+def compile_object(command: list[str]) -> None:
+    """Run a command whose last argument is the object file; an interrupted one leaves no file."""
+    partial = f"{command[-1]}.{os.getpid()}"
+    run([*command[:-1], partial])
+    Path(partial).replace(command[-1])
+
+
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
     """Wait until no other process has the lock: one compiles, the others use its result."""
@@ -150,34 +158,42 @@ class BuildCore(build_ext):
             record(None, folder)
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile the extension, unless the cache has the same build."""
+        """Compile the extension; with a cache, only object files that it does not have."""
         if self.compiler.compiler_type not in ("unix", "mingw32", "cygwin"):
             raise NotBuiltError("the C core needs the vector types of gcc or clang")
         macros = run([*self.compiler.compiler_so, "-dM", "-E", "-x", "c", os.devnull])
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not CACHE:
-            self.compile_and_link(ext, macros, target)
-            return
-        cached = Path(CACHE, self.key(ext, macros))
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with lock(cached.with_suffix(".lock")):
-            if not cached.exists():
-                self.compile_and_link(ext, macros, target)
-                self.copy_file(str(target), str(cached))
-                return
-        self.copy_file(str(cached), str(target))
-
-    def compile_and_link(self, ext: Extension, macros: str, target: Path) -> None:
-        """Compile on all cores, and link."""
         # The compiler knows its processor; this one may be another.
         commands = list(self.commands(ext, is_x86="__x86_64__" in macros))
+        if not CACHE:
+            self.compile_and_link(ext, commands, target)
+            return
+        folder = Path(CACHE)
+        folder.mkdir(parents=True, exist_ok=True)
+        headers = b"".join(Path(name).read_bytes() for name in sorted(ext.depends))
+        decides_all = repr((sys.version, macros)).encode() + headers
+        with lock(folder / "lock"):
+            for command in commands:
+                *options, source, _, _ = command
+                # Folders of headers, which environments have in other places, decide nothing.
+                options = [each for each in options if not each.startswith("-I")]
+                content = decides_all + repr(options).encode() + Path(source).read_bytes()
+                command[-1] = str(folder / f"{sha256(content).hexdigest()}.o")
+            self.compile_and_link(ext, commands, target)
+
+    def compile_and_link(self, ext: Extension, commands: list[list[str]], target: Path) -> None:
+        """Compile the missing object files on all cores, and link."""
+        missing = [command for command in commands if not CACHE or not Path(command[-1]).exists()]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(run, commands))
+            list(pool.map(compile_object, missing))
         objects = [command[-1] for command in commands]
         folders = [f"-L{folder}" for folder in self.library_dirs]
         libraries = [f"-l{name}" for name in self.get_libraries(ext)]
-        run([*self.compiler.linker_so, *objects, "-o", str(target), *folders, *libraries])
+        # Replace the extension in one step: another process may import the old one meanwhile.
+        partial = target.with_name(f"{target.name}.{os.getpid()}")
+        run([*self.compiler.linker_so, *objects, "-o", str(partial), *folders, *libraries])
+        partial.replace(target)
 
     def commands(self, ext: Extension, is_x86: bool) -> Iterator[list[str]]:
         """Yield the commands that compile; the last argument of each is the object file."""
@@ -206,14 +222,6 @@ class BuildCore(build_ext):
             for suffix, options in variants.items():
                 target = folder / f"{source.stem}{suffix}.o"
                 yield [*compiler, *options, "-c", str(source), "-o", str(target)]
-
-    def key(self, ext: Extension, macros: str) -> str:
-        """Return a name for the result of a build, made from everything that decides it."""
-        tools = [*self.compiler.compiler_so, *self.compiler.linker_so, sys.version, macros]
-        digest = sha256(repr((NATIVE, tools, os.environ.get("CFLAGS"))).encode())
-        for name in sorted(["setup.py", *ext.sources, *ext.depends]):
-            digest.update(Path(name).read_bytes())
-        return digest.hexdigest()
 
     def copy_file(self, infile: str, outfile: str, *rest: object, **options: object) -> object:
         """Replace a file in one step: another process may import the old extension meanwhile."""
