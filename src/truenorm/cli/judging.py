@@ -129,6 +129,14 @@ StrictOption = Annotated[
     ),
 ]
 RequireOption = Annotated[GradeName, typer.Option(help="The lowest grade that passes.")]
+TimeOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        help="Time limit of all its calls. Where they would take longer, the cases that show most "
+        "are judged, and the report lists the others. Without effect with --jobs.",
+    ),
+]
 BatchName = Literal["require", "warn"]
 BatchOption = Annotated[
     BatchName,

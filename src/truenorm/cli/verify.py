@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from truenorm.cli.common import JsonOption
+from truenorm.cli.common import JsonOption, check_positive
 from truenorm.cli.judging import (
     BaselineOption,
     BatchOption,
@@ -21,6 +21,7 @@ from truenorm.cli.judging import (
     StartSecondsOption,
     StrictOption,
     TargetArgument,
+    TimeOption,
     TypesOption,
     UpdateBaselineOption,
     judge_and_finish,
@@ -31,6 +32,7 @@ from truenorm.tools.progress import Progress
 from truenorm.verify.grading.report import Report
 from truenorm.verify.running.process import START_SECONDS
 from truenorm.verify.targets import verify_target
+from truenorm.verify.time_limit import SECONDS
 
 
 def verify_command(
@@ -45,6 +47,7 @@ def verify_command(
     level: LevelOption = "quick",
     require: RequireOption = "stable",
     batch: BatchOption = "require",
+    time: TimeOption = SECONDS,
     dtype: TypesOption = None,
     start_seconds: StartSecondsOption = START_SECONDS,
     baseline: BaselineOption = None,
@@ -100,6 +103,7 @@ def verify_command(
         1  a finding, or a grade below --require, that is not in the baseline
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
+    check_positive("--time", time)
     overrides = subject_options(
         start_seconds,
         operation=operation,
@@ -121,6 +125,7 @@ def verify_command(
                 progress=progress,
                 baseline=known,
                 batch=batch,
+                time=time,
                 start_seconds=start_seconds,
                 executor=executor,
                 **overrides,

@@ -53,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "truenorm(subject, *, operation, require, recipe, strict, level, dtypes, cases, "
-        "baseline, batch): judge a norm, one test a verdict, in a test that takes truenorm_case "
-        "and calls its check()",
+        "baseline, batch, time): judge a norm, one test a verdict, in a test that takes "
+        "truenorm_case and calls its check()",
     )
     from_parent = getattr(config, "workerinput", {})
     if OPTION in from_parent:

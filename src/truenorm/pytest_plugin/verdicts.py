@@ -31,6 +31,7 @@ from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import CannotRunError, Runner
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.time_limit import SECONDS
 
 RULE = "-" * 80
 RUNS, RECIPE = "runs", "recipe"
@@ -57,12 +58,13 @@ class Judgement:
     seed: int
     known: tuple[Known, ...] | None
     batch: str = "require"
+    time: float = SECONDS
 
     @cached_property
     def report(self) -> Report:
         """The report, compared with the baseline."""
         with self._runner() as runner:
-            records = collect(runner, self.suite)
+            records = collect(runner, self.suite, seconds=self.time)
         report = grade_records(
             self.subject,
             self.suite,
@@ -222,6 +224,7 @@ def _judgements(
     cases: Sequence[Case] = (),
     baseline: str | Path | None = None,
     batch: str = "require",
+    time: float = SECONDS,
     folder: Path,
     seed: int,
     apart: bool,
@@ -250,6 +253,7 @@ def _judgements(
             seed=0 if cases else seed,
             known=known,
             batch=batch,
+            time=time,
         )
 
 

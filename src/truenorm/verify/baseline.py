@@ -234,8 +234,9 @@ def _marked(finding: Finding, report: Report, entry: Known | None) -> Finding:
 
 
 def _families_run(report: Report, dtype: str) -> set[str]:
-    """Return the families of a type that have a result or a finding."""
+    """Return the families of a type that have a finding, or results of all their cases."""
     families = {each.family for each in report.results if each.dtype == dtype}
+    families -= {each.family for each in report.too_slow if each.dtype == dtype}
     return families.union(*(each.families for each in report.findings if each.dtype == dtype))
 
 
@@ -265,7 +266,8 @@ def _vanished(entry: Known, report: Report) -> Known | None:
     findings = _findings_of_entry(entry, report)
     if entry.check not in BY_INPUT or not entry.families:
         low = entry.grade and _is_low(_grade(report, entry.dtype, entry.output), report)
-        return None if findings or low else entry
+        left_out = any(each.dtype == entry.dtype for each in report.too_slow)
+        return None if findings or low or left_out else entry
     still_there = set().union(*map(_families, findings))
     gone = (set(entry.families) & _families_run(report, entry.dtype)) - still_there
     return replace(entry, families=tuple(sorted(gone))) if gone else None

@@ -30,6 +30,7 @@ from truenorm.verify.running.records import (
     calls_of,
 )
 from truenorm.verify.running.torch_subject import TRIAL_SHAPE
+from truenorm.verify.time_limit import WithinLimit
 from truenorm.verify.user_cases import (
     is_user_case,
 )
@@ -59,14 +60,22 @@ def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
 
 
 def collect(
-    runner: Runner, suite: Sequence[Case], progress: Progress | None = None
+    runner: Runner,
+    suite: Sequence[Case],
+    progress: Progress | None = None,
+    *,
+    seconds: float = math.inf,
 ) -> list[Record]:
-    """Run all calls of each case and return the records, up to where the subject is given up."""
+    """Run the calls of each case and return the records, up to where the subject is given up.
+
+    If the calls would take longer than `seconds`, some are left out.
+    """
     hold_answers(suite, progress)
     steps = 2 * len(suite)
     tell = progress or (lambda *_: None)
     records: list[Record] = []
-    for done, case in enumerate(suite, start=len(suite)):
+    runner = limited = WithinLimit(runner, suite, seconds)
+    for done, case in enumerate(limited.cases(), start=len(suite)):
         tell(done, steps, case.name)
         try:
             if is_user_case(case):

@@ -28,6 +28,7 @@ from truenorm.verify.running.records import (
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec, require_subject
 from truenorm.verify.suite import cases
+from truenorm.verify.time_limit import SECONDS
 from truenorm.verify.user_cases import (
     YOUR_DATA,
 )
@@ -44,6 +45,7 @@ def verify(
     own: Sequence[Case] = (),
     baseline: str | Path | None = None,
     batch: str = "require",
+    time: float = SECONDS,
     executor: Executor | None = None,
 ) -> Report:
     """Judge a layer normalization.
@@ -71,6 +73,9 @@ def verify(
     batch : str
         ``require``, or ``warn`` for a library that does not promise batch invariance: rows whose
         bits depend on the batch are then a warning.
+    time : float
+        The limit in seconds for the calls of the subject. Where they would take longer, the calls
+        that show most are made, and the report lists the others. Without effect on an `executor`.
     executor : concurrent.futures.Executor, optional
         Its workers run the cases. They load the subject by name, so it must be defined at the top
         level of a file. Except for dates and times, the report is the same. `own` cases are run
@@ -101,7 +106,7 @@ def verify(
     spec = spec_of(subject)
     if executor is None:
         runner = runner_for(subject)
-        return judge_runner(runner, spec, settings, partial(collect, runner))
+        return judge_runner(runner, spec, settings, partial(collect, runner, seconds=time))
     remote = RemoteSubject.of(spec)
     with remote.start() as process:
         return judge_runner(

@@ -22,6 +22,7 @@ from truenorm.verify.running.records import (
 )
 from truenorm.verify.running.torch_subject import DTYPES
 from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.time_limit import SECONDS
 from truenorm.verify.user_cases import (
     case_of_shape,
     load_data,
@@ -54,6 +55,7 @@ def verify_target(
     progress: Progress | None = None,
     baseline: Path | None = None,
     batch: str = "require",
+    time: float = SECONDS,
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
@@ -78,7 +80,7 @@ def verify_target(
         spec = use_options(process, target, options, strict=strict)
         user_cases = _user_cases(process.subject, options)
         settings = RunSettings(level, require, progress, user_cases, baseline, strict, batch=batch)
-        collecting = partial(collect, process)
+        collecting = partial(collect, process, seconds=time)
         if executor is not None:
             remote = RemoteSubject.of(spec, start_seconds)
             collecting = partial(distribute, executor, remote, process)

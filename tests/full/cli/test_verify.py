@@ -35,7 +35,8 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     options = (
         "--level full --require faithful --dtype float16 --dtype float64 --start-seconds 7 "
         "--operation rms_norm --recipe early --largest 1e4 --kappa 10 --strict "
-        "--shape 4x5 --shape 6x7 --data a.npz --baseline known.json --batch warn"
+        "--shape 4x5 --shape 6x7 --data a.npz --baseline known.json --batch warn "
+        "--time 9"
     )
     run("verify", "x.py:mine", *options.split())
     default = {
@@ -54,6 +55,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "executor": None,
         "progress": ANY,
         "batch": "require",
+        "time": 60.0,
     }
     other = default | {
         "operation": "rms_norm",
@@ -69,6 +71,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "start_seconds": 7.0,
         "baseline": Path("known.json"),
         "batch": "warn",
+        "time": 9.0,
     }
     assert calls == [(("x.py",), default), (("x.py:mine",), other)]
 

@@ -25,6 +25,7 @@ from truenorm.verify.grading.consequences import (
 from truenorm.verify.grading.diagnoses import Diagnoses, diagnose_all
 from truenorm.verify.grading.domain import check_beyond, split_by_domain
 from truenorm.verify.grading.findings import make_findings, with_warnings
+from truenorm.verify.grading.not_judged import find_too_slow, is_too_slow
 from truenorm.verify.grading.output_grades import case_result, grade_outputs
 from truenorm.verify.grading.recipes import identify_bits
 from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, CaseResult, Report
@@ -88,11 +89,13 @@ def grade(
         raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {batch!r}")
     operation = cases[0].operation
     outputs = outputs or [each.name for each in operation.outputs]
+    made = [record for record in records if not is_too_slow(record)]
     by_case: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
+    for record in made:
         by_case[record.case].append(record)
     within, beyond = split_by_domain(cases, domain)
     run = [case for case in within if by_case[case.name]]
+    too_slow = find_too_slow(within, {case.name for case in run}, records)
 
     every = check_all(cases, by_case, outputs, finite="finite" in guards, strict=strict)
     inside, outside = every.of(within), every.of(beyond)
@@ -107,14 +110,21 @@ def grade(
     diagnoses: Diagnoses = {}
     if causes:
         diagnoses = diagnose_all(symptoms, every.measured, run, by_case, bits.recipes)
-    not_run, spec = len(within) - len(run), spec._replace(recipe=recipe)
+    not_run = len(within) - len(run) - sum(each.cases for each in too_slow)
+    spec = spec._replace(recipe=recipe)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     if batch == "warn":
         findings = with_warnings(findings)
     verdicts, reasons = judge_verdicts(
-        run, by_case, inside.results, shown, findings, in_process=spec.callable
+        run,
+        by_case,
+        inside.results,
+        shown,
+        findings,
+        in_process=spec.callable,
+        too_slow=bool(too_slow),
     )
-    notes = reasons | notes | reasons_left_out(records)
+    notes = reasons | notes | reasons_left_out(made)
 
     return Report(
         subject,
@@ -136,6 +146,7 @@ def grade(
         results_beyond=tuple(outside.results),
         strict=strict,
         not_run=not_run,
+        too_slow=too_slow,
         recipe=recipe,
         batch=batch,
         operation=operation,

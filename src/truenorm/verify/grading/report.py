@@ -221,6 +221,21 @@ def _shares_text(shares: dict[str, float]) -> str:
 
 
 @dataclass(frozen=True)
+class TooSlow:
+    """The cases of a family and a type that were not judged in full, since they take too long.
+
+    `cases` were not run at all; `calls` of other cases were left out. All of them would have taken
+    about so many `seconds`.
+    """
+
+    dtype: str
+    family: str
+    cases: int
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Known:
     """A finding in a baseline, identified independently of machine, seed and order.
 
@@ -278,6 +293,7 @@ class Report:
     results_beyond: tuple[CaseResult, ...] = field(default=(), repr=False)
     strict: bool = True  # sums over rows have the bound of other results
     not_run: int = 0  # cases skipped after too many crashes
+    too_slow: tuple[TooSlow, ...] = ()  # not judged within the time limit
     recipe: str = ""  # that is required
     batch: str = "require"  # or "warn": see BATCH
     baseline: Compared | None = None

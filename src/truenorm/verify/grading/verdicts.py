@@ -23,7 +23,12 @@ VERDICT_OF_CALL = {TWICE: "saved kept", LARGE: "large calls", LARGE_FORWARD: "la
 
 
 def _reasons_not_judged(
-    cases: Sequence[Case], records: Sequence[Record], kinds: Collection[str], *, in_process: bool
+    cases: Sequence[Case],
+    records: Sequence[Record],
+    kinds: Collection[str],
+    *,
+    in_process: bool,
+    too_slow: bool,
 ) -> dict[str, str]:
     """Return, by verdict, why it is not judged; an empty text if the records cover it.
 
@@ -40,7 +45,7 @@ def _reasons_not_judged(
         {record.call.kind for record in done if names & record.results.keys()}
         for names in (gradients, column_sums)
     )
-    not_run = "no call for it returned"
+    not_run = "its calls are too slow" if too_slow else "no call for it returned"
     no_backward = not_run if backward else "there is no backward pass"
     no_sums = not_run if sums else "there is no gradient of a parameter"
     stateless = no_backward if in_process else "each call of a command is a new process"
@@ -70,16 +75,17 @@ def judge_verdicts(
     findings: Collection[Finding],
     *,
     in_process: bool,
+    too_slow: bool = False,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the verdicts by name, and why some are not judged.
 
     `cases` have records and are in the domain, and `results` are their measured results.
     `symptoms` are those before consequences are dropped: a verdict that one of them decides
-    does not pass, even if another finding explains it.
+    does not pass, even if another finding explains it. `too_slow` is True if calls were left out.
     """
     records = [each for case in cases for each in by_case[case.name]]
     kinds = {each.kind for each in results}
-    reasons = _reasons_not_judged(cases, records, kinds, in_process=in_process)
+    reasons = _reasons_not_judged(cases, records, kinds, in_process=in_process, too_slow=too_slow)
     failing = {GUARDS[each.guard] for each in symptoms}
     reasons |= dict.fromkeys(failing & reasons.keys(), "a finding explains what it shows")
     verdicts = {name: "not judged" if reason else "pass" for name, reason in reasons.items()}

@@ -135,9 +135,9 @@ def show(report: Report, console: Console) -> None:
             first = "Look at the worst cases above, or require less with --require"
         text += f" {first}; --html FILE draws all of it, --json is for programs."
     console.print()
-    print_outcome(console, text, passed=report.passed)
     if batch:
         console.print(plain_text(batch))
+    print_outcome(console, text, passed=report.passed)
 
 
 def _grades(report: Report, console: Console) -> RenderableType:

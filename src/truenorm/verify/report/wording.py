@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import replace
 
-from truenorm.tools.text import counted, number
+from truenorm.tools.text import counted, duration, number
 from truenorm.verify.grading.report import (
     BATCH_INVARIANT,
     GRADES,
@@ -111,12 +111,51 @@ def slope(grade: Grade) -> str:
 def grade_notes(report: Report) -> list[str]:
     """Return which cases the grades do not cover."""
     notes = []
-    total = report.cases + report.not_run + report.left_out
+    total = _total(report)
     if report.not_run:
         notes.append(f"{report.not_run} of {total} cases did not run: the grades omit them")
+    notes += too_slow_lines(report)
     if not report.domain.is_all:
         notes.append(f"the grades are for {report.domain}: {report.cases} of {total} cases")
     return notes
+
+
+def _total(report: Report) -> int:
+    slow = sum(each.cases for each in report.too_slow)
+    return report.cases + report.not_run + report.left_out + slow
+
+
+def too_slow_lines(report: Report) -> list[str]:
+    """Return what was not judged within the time limit, by type."""
+    lines = []
+    for dtype in dict.fromkeys(each.dtype for each in report.too_slow):
+        of_type = [each for each in report.too_slow if each.dtype == dtype]
+        families = {
+            counted(sum(getattr(each, name) for each in of_type), word): [
+                each.family for each in of_type if getattr(each, name)
+            ]
+            for name, word in (("cases", "case"), ("calls", "call of another case"))
+        }
+        texts = [
+            f"{count.replace('call of another cases', 'calls of other cases')} "
+            f"({', '.join(names)})"
+            for count, names in families.items()
+            if names
+        ]
+        seconds = duration(sum(each.seconds for each in of_type))
+        what = " and ".join(texts)
+        lines.append(f"not judged in {dtype}: too slow: {what}; about {seconds}, see --time")
+    return lines
+
+
+def _too_slow_reason(report: Report) -> str:
+    """Return how many cases were too slow, for the last sentence."""
+    if not report.too_slow:
+        return ""
+    cases = sum(each.cases for each in report.too_slow)
+    calls = sum(each.calls for each in report.too_slow)
+    parts = [counted(cases, "case"), counted(calls, "call")]
+    return f"; too slow to judge: {' and '.join(parts)} (--time SECONDS gives longer)"
 
 
 def beyond_heading(report: Report) -> str:
@@ -262,7 +301,7 @@ def verdict_line(report: Report) -> str:
 def conclusion(report: Report) -> str:
     """Return the reason of pass or fail in one sentence."""
     if report.passed:
-        return f"{_pass_reason(report)}{_beyond_reason(report)}."
+        return f"{_pass_reason(report)}{_beyond_reason(report)}{_too_slow_reason(report)}."
     parts = []
     if new := report.failures:
         parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))
@@ -273,7 +312,7 @@ def conclusion(report: Report) -> str:
     if below:
         places = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in below.items())
         parts.append(f"below {report.require}: {places}")
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + f"{_too_slow_reason(report)}."
 
 
 def batch_line(report: Report) -> str:

@@ -163,6 +163,8 @@ class Record:
         the first whose bits differ.
     deaths : int
         Number of process exits this call caused: after the third, no more cases are run.
+    predicted : float
+        The seconds that the call would have taken, if it was left out since it is too slow.
     """
 
     case: str
@@ -174,6 +176,7 @@ class Record:
     left_out: str = ""
     holds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     deaths: int = 0
+    predicted: float = 0.0
 
 
 class Runner(Protocol):

@@ -22,7 +22,7 @@ from shared.verify.fake_report import (
 )
 from shared.verify.quantized.kernels import Kernel, quantized_norm
 from truenorm.verify.baseline import compare_with_baseline, updated_entries
-from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.report import Report, TooSlow
 from truenorm.verify.report.json_report import to_json
 
 
@@ -82,6 +82,8 @@ def schema_errors(name: str, content: Any) -> list[str]:
 def reports() -> Iterator[tv.Report]:
     yield failing_report()
     yield passing_report()
+    slow = (TooSlow("float32", "rows", 1, 2, 3.5),)
+    yield dataclasses.replace(passing_report(), too_slow=slow)
     real = judged(KERNEL)
     yield real
     yield compare_with_baseline(real, updated_entries(real, ()))
