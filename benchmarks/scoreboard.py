@@ -494,15 +494,16 @@ def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
         cells = [times(name, shape) for shape in FRONT_SHAPES]
         rows.append([name, *words, *cells])
     facts, noise = timings["machine"], "" if timings["quiet"] else ", not quiet"
-    shapes = ["x".join(map(str, shape)) for shape in FRONT_SHAPES]
-    head = ["float32", r"y, \|x\| ≤ 1e4", "y, all x", *shapes]
+    shapes = ", ".join("x".join(map(str, shape)) for shape in FRONT_SHAPES)
+    head = ["float32", "ordinary rows", "any row", "small", "middle", "large"]
     return (
         f"{markdown_table(head, rows)}\n\n"
-        "Times of forward/backward, PyTorch's = 1, with new arrays "
+        "[Grades](docs/reference/grades.md) of y, best first: correct (every bit), faithful "
+        "(within a step), stable (rounding errors), conditional, unstable (digits lost). "
+        f"`python -m benchmarks.scoreboard`, {scores['machine']['date']}.\n"
+        f"Times of forward/backward, PyTorch's = 1: {shapes} "
         f"(`python -m benchmarks.peers`, {facts['date']}, {facts['cpu']}, "
-        f"{facts['cores']} cores{noise}).\n"
-        "[Grades](docs/reference/grades.md): `python -m benchmarks.scoreboard`, "
-        f"{scores['machine']['date']}."
+        f"{facts['cores']} cores{noise})."
     )
 
 

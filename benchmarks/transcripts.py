@@ -1,10 +1,13 @@
 """Run the commands that the pages on the judge show, and write what they print into the pages.
 
-``python -m benchmarks.transcripts [NAME ...]``. Tests compare the pages with what is printed now,
-except for numbers, which depend on the machine and on the version of NumPy.
+``python -m benchmarks.transcripts [NAME ...]``. A page whose name ends in ``.svg`` is a picture of
+the terminal. Tests compare pages and pictures with what is printed now, except for numbers, which
+depend on the machine and on the version of NumPy.
 """
 
 import argparse
+import html
+import io
 import os
 import re
 import shlex
@@ -12,15 +15,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from rich.console import CONSOLE_SVG_FORMAT, Console
+from rich.text import Text
 
 from benchmarks.common import DOCS, ROOT, fill_page
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 CHECKS_SHOWN = 2
+COLUMNS = {".md": 80, ".svg": 54}
+"""A picture is narrow, so that its text can be read on a telephone."""
+# That of Rich, without fonts from elsewhere: each text has its width, so any monospaced font fits.
+SVG_FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
 def shortened(text: str) -> str:
@@ -56,6 +66,13 @@ def ends(first: int, last: int) -> Callable[[str], str]:
     return select
 
 
+def finding_and_verdict(text: str) -> str:
+    """Return the headline, the first finding without its reproducer, and the last line."""
+    head, verdict, finding, *_, last = text.split("\n\n")
+    finding = finding.partition("----")[0].rpartition("\n")[0]
+    return "\n\n".join([head.partition("date ")[0].rpartition("\n")[0], verdict, finding, last])
+
+
 class Transcript(NamedTuple):
     """The output of the last of some commands in a folder, or a part of it.
 
@@ -85,6 +102,7 @@ def _part_of_fail(start: int, end: int | None = None) -> Transcript:
 NUMPY = "truenorm verify numpy_check.py:subject"
 TRANSCRIPTS = {
     "numpy": Transcript(NUMPY),
+    "picture": Transcript(NUMPY, page="figures/fail.svg", select=finding_and_verdict),
     "pytorch": Transcript(
         "truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm",
         needs_torch=True,
@@ -174,34 +192,38 @@ TRANSCRIPTS = {
 
 
 def run(name: str) -> str:
-    """Return what a page shows of the output of a command."""
+    """Return what a page shows of the output of a command, with colours for a picture."""
     transcript = TRANSCRIPTS[name]
-    text = _output(transcript.commands, transcript.folder, transcript.build)
+    kind = Path(transcript.page).suffix
+    text = _output(transcript.commands, transcript.folder, transcript.build, kind)
     return transcript.select(text)
 
 
 @cache
-def _output(commands: str, folder: str, build: str) -> str:
+def _output(commands: str, folder: str, build: str, kind: str) -> str:
     """Return what the last command prints, in a copy of its folder."""
     with tempfile.TemporaryDirectory() as copies:
         place = Path(copies).resolve() / folder
         shutil.copytree(ROOT / folder, place)
         if build:
             subprocess.run([build], cwd=place, check=True, stdout=subprocess.DEVNULL)
-        text = [_run(command, place) for command in commands.splitlines()][-1]
+        variables = {"COLUMNS": str(COLUMNS[kind])}
+        if kind == ".svg":
+            variables |= {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+        text = [_run(command, place, variables) for command in commands.splitlines()][-1]
     text = text.replace(str(Path(copies).resolve()), "…").strip("\n")
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def _run(command: str, folder: Path) -> str:
+def _run(command: str, folder: Path, variables: Mapping[str, str]) -> str:
     words = shlex.split(command)
     start = next(place for place, word in enumerate(words) if word in ("truenorm", "python"))
-    variables = dict(word.split("=") for word in words[:start])
+    variables = {**variables, **dict(word.split("=") for word in words[:start])}
     module = ["-m", "truenorm"] if words[start] == "truenorm" else []
     done = subprocess.run(
         [sys.executable, *module, *words[start + 1 :]],
         cwd=folder,
-        env=os.environ | variables | {"COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        env=os.environ | variables | {"PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -211,14 +233,25 @@ def _run(command: str, folder: Path) -> str:
     return done.stdout
 
 
+def draw(command: str, text: str) -> str:
+    """Return a picture of the terminal, as SVG."""
+    console = Console(record=True, file=io.StringIO(), width=COLUMNS[".svg"])
+    console.print(Text.from_ansi(text))
+    return console.export_svg(title=command, code_format=SVG_FORMAT, unique_id="terminal")
+
+
 def masked(text: str) -> str:
-    """Return a transcript without numbers and without line breaks, which depend on them."""
+    """Return a transcript without colours, numbers and line breaks, which depend on numbers."""
+    text = Text.from_ansi(text).plain
     return " ".join(NUMBER.sub("#", text).replace("# min # s", "# s").split())
 
 
 def shown(name: str) -> str:
     """Return the transcript in its page."""
     page = (DOCS / TRANSCRIPTS[name].page).read_text(encoding="utf-8")
+    if TRANSCRIPTS[name].page.endswith(".svg"):
+        texts = re.findall(r'-matrix">(.*)</g>', page, flags=re.DOTALL)[0]
+        return html.unescape(re.sub(r"<[^>]*>", "", texts.replace("</text>", " ")))
     block = page.partition(f"<!-- begin transcript {name} -->")[2]
     return block.partition("```text\n")[2].partition("\n```")[0]
 
@@ -231,6 +264,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TRANSCRIPTS))
     for name in parser.parse_args(argv).names or TRANSCRIPTS:
         transcript = TRANSCRIPTS[name]
+        if transcript.page.endswith(".svg"):
+            picture = draw(transcript.commands, run(name))
+            (DOCS / transcript.page).write_text(picture, encoding="utf-8")
+            continue
         block = f"```text\n{run(name)}\n```"
         if transcript.with_commands:
             commands = "\n".join(f"$ {each}" for each in transcript.commands.splitlines())

@@ -1,5 +1,6 @@
 """Sphinx: the pages are MyST Markdown, readable on a code host as they are."""
 
+import os
 import re
 import sys
 from importlib.resources import files
@@ -19,12 +20,16 @@ version = release = truenorm.__version__
 
 extensions = [
     *("mathml", "results", "myst_parser", "numpydoc"),
-    *("sphinx.ext.autodoc", "sphinx.ext.viewcode"),
+    *("sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_codeautolink"),
 ]
 exclude_patterns = ["_build"]
 nitpicky = True
 # Names of the type system that have no page of their own.
 nitpick_ignore_regex = [("py:.*", r"(numpy|np|collections|optional|sequence|FloatArray).*")]
+
+# Blocks of one page share their imports. A block that is not Python alone gets no links.
+codeautolink_concat_default = True
+suppress_warnings = ["codeautolink.match_block", "codeautolink.parse_block"]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "dollarmath"]
 myst_heading_anchors = 3
@@ -47,6 +52,12 @@ numpydoc_validation_exclude = {
 }
 
 html_theme = "furo"
+if repository := os.environ.get("TRUENORM_REPOSITORY"):
+    html_theme_options = {
+        "source_repository": repository,
+        "source_branch": "HEAD",
+        "source_directory": "docs/",
+    }
 html_math_renderer = "mathml"
 # The font of the formulas; a reader's machine need not have one for mathematics.
 html_static_path = ["_static", str(files("ziamath.fonts") / "STIXTwoMath-Regular.ttf")]
