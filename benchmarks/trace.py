@@ -7,7 +7,7 @@ first call of the kernel on a case. A subject with a process of its own has a wa
 the process of the judge, then in its own process.
 
 ``files`` is the number of files of the package on the way. ``returns`` is how often the way comes
-back to a file that it has left: so often a reader who follows the subject opens a file again.
+back to a file that it has left: a reader of the code opens the file again as often.
 ``--show`` prints the way.
 """
 # A command prints its result.

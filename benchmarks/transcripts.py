@@ -241,17 +241,19 @@ def draw(command: str, text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return a transcript without colours, numbers and line breaks, which depend on numbers."""
+    """Return a transcript without colours, numbers and white space, which depends on numbers."""
     text = Text.from_ansi(text).plain
-    return " ".join(NUMBER.sub("#", text).replace("# min # s", "# s").split())
+    return "".join(NUMBER.sub("#", text).replace("# min # s", "# s").split())
 
 
 def shown(name: str) -> str:
     """Return the transcript in its page."""
     page = (DOCS / TRANSCRIPTS[name].page).read_text(encoding="utf-8")
     if TRANSCRIPTS[name].page.endswith(".svg"):
-        texts = re.findall(r'-matrix">(.*)</g>', page, flags=re.DOTALL)[0]
-        return html.unescape(re.sub(r"<[^>]*>", "", texts.replace("</text>", " ")))
+        lines: dict[str, str] = {}
+        for height, words in re.findall(r'<text [^>]*x="[^"]*" y="([^"]*)" textL[^>]*>([^<]*)', page):
+            lines[height] = lines.get(height, "") + html.unescape(words)
+        return "\n".join(lines.values())
     block = page.partition(f"<!-- begin transcript {name} -->")[2]
     return block.partition("```text\n")[2].partition("\n```")[0]
 
