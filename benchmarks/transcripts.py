@@ -251,7 +251,9 @@ def shown(name: str) -> str:
     page = (DOCS / TRANSCRIPTS[name].page).read_text(encoding="utf-8")
     if TRANSCRIPTS[name].page.endswith(".svg"):
         lines: dict[str, str] = {}
-        for height, words in re.findall(r'<text [^>]*x="[^"]*" y="([^"]*)" textL[^>]*>([^<]*)', page):
+        for height, words in re.findall(
+            r'<text [^>]*x="[^"]*" y="([^"]*)" textL[^>]*>([^<]*)', page
+        ):
             lines[height] = lines.get(height, "") + html.unescape(words)
         return "\n".join(lines.values())
     block = page.partition(f"<!-- begin transcript {name} -->")[2]
