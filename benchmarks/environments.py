@@ -29,11 +29,24 @@ SECONDS_PER_TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0
 
 
 class Peer(NamedTuple):
-    """A package that takes part, its environment, and the packages to install there."""
+    """A package that takes part, its environment, and the packages to install there.
+
+    `alone` are installed without what they require. `base` is an environment whose packages are
+    imported as well, so that a large package is on disk once.
+    """
 
     name: str
     environment: str
     requirements: tuple[str, ...]
+    alone: tuple[str, ...] = ()
+    base: "Peer | None" = None
+
+    @property
+    def installed(self) -> str:
+        """What is installed, as text: the file that marks a complete environment."""
+        lines = [*self.requirements, *(f"{each}  # alone" for each in self.alone)]
+        below = f"# above {self.base.name}\n{self.base.installed}" if self.base else ""
+        return "".join(f"{line}\n" for line in lines) + below
 
 
 # The only list of versions. Each is exact, so that a figure can be reproduced; a looser torch may
@@ -72,15 +85,25 @@ def python_for(peer: Peer) -> Path:
     python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     # Written last: an incomplete installation, or one of other versions, is repeated.
     done = home / "installed.txt"
-    required = "\n".join(peer.requirements) + "\n"
-    if not done.exists() or done.read_text(encoding="utf-8") != required:
-        status_line(f"installing {' '.join(peer.requirements)}")
+    if not done.exists() or done.read_text(encoding="utf-8") != peer.installed:
+        below = python_for(peer.base) if peer.base else None
+        status_line(f"installing {' '.join([*peer.requirements, *peer.alone])}")
         venv.create(home, clear=True, symlinks=os.name != "nt", with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", *peer.requirements]
-        subprocess.run(install, check=True, stdout=sys.stderr)
-        done.write_text(required, encoding="utf-8")
+        if below:
+            (site_packages(python) / "base.pth").write_text(f"{site_packages(below)}\n")
+        for packages in (peer.requirements, ("--no-deps", *peer.alone)):
+            if packages and packages != ("--no-deps",):
+                install = [str(python), "-m", "pip", "install", "--quiet", *packages]
+                subprocess.run(install, check=True, stdout=sys.stderr)
+        done.write_text(peer.installed, encoding="utf-8")
         status_line()
     return python
+
+
+def site_packages(python: Path) -> Path:
+    """Return the folder where an interpreter finds its packages."""
+    command = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    return Path(subprocess.check_output(command, encoding="utf-8").strip())
 
 
 VERSIONS = """\

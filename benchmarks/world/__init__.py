@@ -1,0 +1,1 @@
+"""The table of released packages: their norms, judged as people install them."""

@@ -1,0 +1,192 @@
+"""``python -m benchmarks.world``: judge norms of released packages, each in its environment.
+
+Every norm of packages.toml runs in a process with a time limit. Rows are written as they are
+measured, and rows in the file are not measured again: an interrupted run is resumed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from benchmarks.common import RESULTS, ROOT, machine, read_results
+from benchmarks.environments import python_for, versions
+from benchmarks.world.judged import differences, judge_norm
+from benchmarks.world.listed import ListedNorm, Package, read_list
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.progress import status_line
+
+OUTPUT = RESULTS / "world.json"
+SECONDS, TIME = 900.0, 120.0
+
+
+class Limits(NamedTuple):
+    """Seconds that a row may take in all, and those of its calls."""
+
+    row: float
+    time: float
+
+
+def instruction_set() -> str:
+    """Return the widest vector instructions of the processor, as Linux names them."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    except OSError:
+        return ""
+    return next((each for each in ("avx512f", "avx2", "asimd", "sse4_2") if each in flags), "")
+
+
+def row_of(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
+    """Return the row of a norm: what it is, then its outcome, whatever happens."""
+    about = {
+        "name": norm.name,
+        "package": norm.package.name,
+        "calls": norm.calls,
+        "target": norm.target,
+        "operation": norm.operation,
+        "requirements": list(norm.package.requirements),
+        "variables": dict(norm.package.variables),
+    }
+    started = time.monotonic()
+    try:
+        python = python_for(norm.package.peer)
+    except subprocess.CalledProcessError as error:
+        return {**about, "outcome": "did not install", "reason": f"{error.cmd} failed"}
+    names = [each.partition("==")[0].partition("[")[0] for each in norm.package.requirements]
+    about["versions"] = versions(python, ["numpy", *names])
+    outcome = in_time(norm, limits)
+    return {**about, **outcome, "run_seconds": round(time.monotonic() - started, 1)}
+
+
+def in_time(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
+    """Judge a norm in a process that is ended after a time limit."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "row.json")
+        arguments = ["--row", norm.name, "--output", str(file), "--time", str(limits.time)]
+        command = [sys.executable, "-m", "benchmarks.world", *arguments]
+        process = subprocess.Popen(command, cwd=ROOT)
+        try:
+            code = process.wait(limits.row)
+        except subprocess.TimeoutExpired:
+            return {"outcome": "too slow", "reason": f"not judged within {limits.row:g} s"}
+        finally:
+            process.kill()  # its own processes end with it
+            process.wait()
+        if code:
+            return {"outcome": "did not run", "reason": f"the judge ended with exit code {code}"}
+        return read_results(file)
+
+
+def is_current(row: Mapping[str, Any], norm: ListedNorm) -> bool:
+    """Return True if a row was measured as the list says today."""
+    listed = (list(norm.package.requirements), norm.target, dict(norm.package.variables))
+    return (row["requirements"], row["target"], row["variables"]) == listed
+
+
+def measure(
+    norms: Sequence[ListedNorm], order: Sequence[str], output: Path, *, again: bool, limits: Limits
+) -> list[dict[str, Any]]:
+    """Judge norms and write the file after each; return the rows that were measured."""
+    rows = {each["name"]: each for each in read_results(output)["rows"]} if output.exists() else {}
+    measured = []
+    for number, norm in enumerate(norms, start=1):
+        if not again and norm.name in rows and is_current(rows[norm.name], norm):
+            continue
+        row = row_of(norm, limits)
+        rows[norm.name] = row
+        measured.append(row)
+        facts = machine(usable_cores()) | {"instructions": instruction_set()}
+        listed = [rows[name] for name in order if name in rows]
+        strict_json.write({"machine": facts, "limits": limits._asdict(), "rows": listed}, output)
+        status_line()
+        print(f"{number}/{len(norms)} {norm.name}: {in_words(row)}", flush=True)
+    return measured
+
+
+def in_words(row: Mapping[str, Any]) -> str:
+    """Return a row as one line."""
+    if row["outcome"] != "judged":
+        return f"{row['outcome']}: {row['reason'].splitlines()[-1]}"
+    by_type: dict[str, list[str]] = {}
+    for each in row["grades"]:
+        by_type.setdefault(each["dtype"], []).append(f"{each['output']} {each['grade']}")
+    failed = [name for name, word in row["verdicts"].items() if word == "fail"]
+    grades = "; ".join(f"{dtype}: {', '.join(each)}" for dtype, each in by_type.items())
+    fails = f"; fails: {', '.join(failed)}" if failed else ""
+    return f"{grades}{fails} ({row['run_seconds']:g} s)"
+
+
+def chosen_norms(packages: Sequence[Package], only: Sequence[str]) -> list[ListedNorm]:
+    """Return the norms whose name or package contains one of some texts, or all."""
+    return [
+        norm
+        for package in packages
+        for norm in package.norms
+        if not only or any(each.lower() in f"{package.name} {norm.name}".lower() for each in only)
+    ]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.world", description=__doc__)
+    add = made.add_argument
+    add(
+        "--only", action="append", default=[], metavar="NAME", help="packages or norms; repeatable"
+    )
+    add("--list", action="store_true", help="list packages and norms, and measure nothing")
+    add("--install", action="store_true", help="install environments, and measure nothing")
+    add("--again", action="store_true", help="measure rows that are in the file")
+    add("--check", action="store_true", help="measure all rows, and compare with the file")
+    add("--seconds", type=float, default=SECONDS, help="time limit of a row")
+    add("--time", type=float, default=TIME, help="time limit of the calls of a row")
+    add("--output", type=Path, default=OUTPUT, help="the JSON file")
+    add("--row", help=argparse.SUPPRESS)
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Judge the packages of the list."""
+    arguments = parser().parse_args(argv)
+    packages = read_list()
+    norms = chosen_norms(packages, arguments.only)
+    if arguments.row:
+        norm = next(each for each in chosen_norms(packages, []) if each.name == arguments.row)
+        strict_json.write(
+            judge_norm(norm, python_for(norm.package.peer), arguments.time), arguments.output
+        )
+        return 0
+    if arguments.list:
+        for norm in norms:
+            print(f"{' '.join(norm.package.requirements)}: {norm.name}")
+        return 0
+    if arguments.install:
+        for package in dict.fromkeys(norm.package.name for norm in norms):
+            peer = next(each.peer for each in packages if each.name == package)
+            try:
+                python_for(peer)
+                print(f"{package}: installed", flush=True)
+            except subprocess.CalledProcessError:
+                print(f"{package}: did not install", flush=True)
+        return 0
+    order = [norm.name for norm in chosen_norms(packages, [])]
+    limits = Limits(arguments.seconds, arguments.time)
+    if not arguments.check:
+        measure(norms, order, arguments.output, again=arguments.again, limits=limits)
+        return 0
+    with TemporaryDirectory() as folder:
+        rows = measure(norms, order, Path(folder, "world.json"), again=True, limits=limits)
+    names = {each["name"] for each in rows}
+    published = [each for each in read_results(arguments.output)["rows"] if each["name"] in names]
+    changed = differences(published, json.loads(strict_json.dumps(rows)))
+    print("\n".join(changed) or f"{len(rows)} rows have the same outcomes, grades and verdicts")
+    return 1 if changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

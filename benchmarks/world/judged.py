@@ -1,0 +1,177 @@
+"""Judge one norm of a package: its grades, its verdicts, and its errors by length and by mean."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import truenorm
+from benchmarks.common import progress
+from benchmarks.world.listed import ListedNorm
+from truenorm.tools.progress import status_line
+from truenorm.verify import Report, case_from
+from truenorm.verify.cases.named import entries
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.running.process import SubjectProcess
+from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
+from truenorm.verify.targets import verify_target
+from truenorm.verify.types import Array, dtype_of, unit_roundoff
+
+DIGITS = 4  # of the numbers in the file; grades are computed before
+LENGTHS = (64, 256, 1024, 4096, 16384, 65536)
+MEANS = (0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0)
+LENGTH = 1024
+"""Of the rows whose mean grows."""
+EPS = 1e-5
+EQUAL = 0.7
+"""The magnitude of the elements of one row, whose signs alternate at random."""
+START_SECONDS = 300.0
+
+
+def judge_norm(norm: ListedNorm, python: Path, seconds: float) -> dict[str, Any]:
+    """Return the outcome of a norm that runs in an environment.
+
+    Its calls take at most about `seconds`: cases that do not fit are listed as too slow.
+    """
+    how: dict[str, Any] = {
+        "python": str(python),
+        "environment": norm.package.environment,
+        "start_seconds": START_SECONDS,
+    }
+    claims: dict[str, Any] = {"operation": norm.operation, "dtypes": norm.dtypes or None}
+    try:
+        report = verify_target(
+            norm.path, batch="warn", time=seconds, progress=progress(norm.name), **how, **claims
+        )
+        with SubjectProcess(norm.path, **how, **claims) as process:
+            dtypes = [
+                each
+                for each in process.subject.dtypes
+                if each in norm.dtypes or not claims["dtypes"]
+            ]
+            curves = {each: errors(process, each) for each in dtypes}
+    except (CannotRunError, ValueError) as error:
+        return {"outcome": "did not run", "reason": str(error).strip()[-600:]}
+    status_line()
+    return {"outcome": "judged", **summary(report), "errors": curves}
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """Return what the page and the figures need of a report."""
+    findings = ("verdict", "dtype", "output", "case", "symptom", "cause", "also_in")
+    beyond = ("dtype", "outputs", "outcome", "limit", "least", "values", "cases")
+    return {
+        "operation": report.operation.spec,
+        "passed": report.passed,
+        "cases": report.cases,
+        "left_out": report.left_out,
+        "not_run": report.not_run,
+        "too_slow": [asdict(each) for each in report.too_slow],
+        "seconds": round(report.seconds, 1),
+        "grades": [shortened(asdict(each)) for each in report.grades],
+        "verdicts": report.verdicts,
+        "recipes": {each.dtype: each.full_name or "none" for each in report.recipes},
+        "findings": [{key: getattr(each, key) for key in findings} for each in report.findings],
+        "beyond": [
+            shortened({key: getattr(each, key) for key in beyond}) for each in report.beyond
+        ],
+        "named": named_cases(report),
+    }
+
+
+def named_cases(report: Report) -> dict[str, list[str]]:
+    """Return the named cases that were measured, each with the outputs that fail there."""
+    names = {entry["name"] for entry in entries(report.operation)}
+    outcomes: dict[str, list[str]] = {}
+    for each in (*report.results, *report.results_beyond):
+        if each.family in names:
+            failing = outcomes.setdefault(each.case, [])
+            if each.needs and each.output not in failing:
+                failing.append(each.output)
+    return outcomes
+
+
+def shortened(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with its floats rounded to `DIGITS` digits."""
+    return {
+        name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+        for name, value in record.items()
+    }
+
+
+def errors(process: SubjectProcess, dtype: str) -> dict[str, dict[str, float | None]]:
+    """Return the largest error of y by row length, and by mean, in ulp of 1.
+
+    An element of y is about 1. A call that fails has None.
+    """
+    operation = process.subject.operation
+    names = {each.name for each in operation.inputs}
+    if not {"x", "gamma"} <= names <= {"x", "gamma", "beta", "dy"}:
+        return {}
+    by_length = {str(size): rows(size, 0.0) for size in LENGTHS}
+    by_mean = {f"{mean:g}": rows(LENGTH, mean) for mean in MEANS}
+    curves = {"length": by_length}
+    if any(each.name == "beta" for each in operation.inputs):
+        curves["mean"] = by_mean
+    return {
+        name: {key: error_of(process, x, dtype, operation) for key, x in curve.items()}
+        for name, curve in curves.items()
+    }
+
+
+def rows(size: int, mean: float) -> Array:
+    """Return four rows of normal numbers and one of equal magnitudes, about a mean."""
+    generator = np.random.default_rng(size)
+    x = generator.normal(size=(5, size))
+    x[4] = np.where(generator.random(size) < 0.5, -EQUAL, EQUAL)
+    return x + mean
+
+
+def error_of(process: SubjectProcess, x: Array, dtype: str, operation: Operation) -> float | None:
+    """Return the largest error of y, with gamma = 1 and beta = 0."""
+    kind, size = dtype_of(dtype), x.shape[1]
+    gain = 0.0 if ",gain=zero-centred" in operation.spec else 1.0
+    narrow = x.astype(kind)
+    arrays = {"x": narrow, "gamma": np.full(size, gain, kind), "beta": np.zeros(size, kind)}
+    case = case_from(arrays, eps=EPS, operation=operation)
+    with suppress(GaveUpError):
+        y = process.run(case, Call()).results.get("y")
+        if y is not None and y.shape == x.shape:
+            error = np.abs(y.astype(np.float64) - exact(case)).max()
+            return float(f"{error / (2 * unit_roundoff(dtype)):.{DIGITS}g}")
+    return None
+
+
+def exact(case: Case) -> Array:
+    """Return y in float64, correctly rounded."""
+    x = case.x.astype(np.float64)
+    if any(each.name == "beta" for each in case.operation.inputs):
+        return truenorm.layer_norm(x, eps=case.eps)
+    return truenorm.rms_norm(x, eps=case.eps)
+
+
+def verdicts_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the outcome, every grade and every verdict of a row, to compare two runs."""
+    grades = {f"{each['dtype']} {each['output']}": each["grade"] for each in row.get("grades", ())}
+    return {"outcome": row["outcome"], **grades, **row.get("verdicts", {})}
+
+
+def differences(
+    first: Iterable[Mapping[str, Any]], second: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Return what differs between two runs: outcomes, grades and verdicts, by row."""
+    other = {row["name"]: verdicts_of(row) for row in second}
+    texts = []
+    for row in first:
+        one, two = verdicts_of(row), other.get(row["name"], {})
+        changed = [
+            f"{key} {one.get(key)} -> {two.get(key)}"
+            for key in dict.fromkeys([*one, *two])
+            if one.get(key) != two.get(key)
+        ]
+        if changed:
+            texts.append(f"{row['name']}: {', '.join(changed)}")
+    return texts

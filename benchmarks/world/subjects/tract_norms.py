@@ -1,0 +1,27 @@
+"""tract on a model of one ONNX node."""
+
+import tempfile
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.world.subjects.onnx_node import Array, model
+
+tract: Any = import_module("tract")
+
+
+@cache
+def runnable(eps: float, dtype: str) -> Any:
+    """Load and optimize a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "norm.onnx")
+        file.write_bytes(model("LayerNormalization", eps, dtype))
+        return tract.onnx().load(str(file)).into_model().into_runnable()
+
+
+def layer_norm(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    """Run LayerNormalization."""
+    return np.array(runnable(eps, x.dtype.name).run([x, gamma, beta])[0].to_numpy())
