@@ -66,50 +66,15 @@ assert reason_for_absence() == sys.argv[1], reason_for_absence()
 HAS_DEVICE = (
     "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
 )
-# The first two need the C core. The others hardly use NumPy, or take minutes: the tests of all
-# families of the promise run, and the examples in the judge's docstrings.
-NOT_WITH_THE_OLDEST = (
-    "src/truenorm/kernels/native",
-    "tests/full/native",
-    "tests/full/promise/test_bounds.py",
-    "tests/full/promise/test_hard_cases.py",
-    "tests/full/promise/test_oracle.py",
-    "tests/full/verify",
-    "tests/full/benchmarks",
-    "tests/full/cli",
-    "tests/full/examples",
-    "tests/fast/repository",
-    "tests/full/test_threads.py",
-    "tests/fast/tools",
-    "tests/full/pytest_plugin",
-    "tests/full/fibers",
-    "tests/needs_gpu",
-)
-# A third of the time with the oldest NumPy: the session slow runs them.
-LEFT_TO_SLOW = (
-    "tests/full/gradient_check",
-    "docs/learn/gradient-check.md",
-    "tests/fast/test_exact.py",
-    "tests/fast/test_derivation.py",
-    "tests/fast/api/test_output.py::TestMemory",
-    "tests/full/promise/test_promise.py::test_families[rms_norm",
-    "tests/full/promise/test_promise.py::test_full_range[rms_norm",
-    "tests/full/promise/test_promise.py::test_non_finite_entries",
-    "tests/full/promise/test_promise.py::test_dx_cancels_down_to_eps",
-    "tests/full/promise/test_invariance.py::test_threads",
-    "tests/full/promise/test_invariance.py::TestBackends",
-    "tests/fast/kernels/test_tiers.py",
-    "tests/fast/partials",
-    "tests/full/test_doctor.py",
-    "tests/full/test_cost.py",
-    "tests/fast/api/test_arrays.py::test_any_inputs",
-    "docs/reference/grades.md",
-    "docs/judge",
-)
+# With the oldest NumPy and without the C core.
+PURE_TESTS = ("tests/fast", "src/truenorm/api", "src/truenorm/partials", "docs/use", "README.md")
 GPU_TESTS = ("tests/needs_gpu", "tests/full/test_doctor.py")
-COMPILED_FOR_GPUS = "tests/full/benchmarks/test_gpu_compilers.py"
-# Not copied to the folder of an installation without the core.
-BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
+# Not copied to the folder of an installation without the core: what was built, and the rules of
+# the repository, which the gate checks once.
+NOT_COPIED = (
+    *("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments"),
+    "repository",
+)
 EXAMPLES = Path("examples").resolve()
 # Commands that a release must run, and their exit codes, by the folder in examples. A test
 # compares this list and the next with the files.
@@ -174,7 +139,7 @@ def install_pure(session: nox.Session, group: str, *others: str) -> None:
     """
     copy = Path(session.create_tmp()).resolve() / "checkout"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(".", copy, ignore=shutil.ignore_patterns(".*", *BUILT))
+    shutil.copytree(".", copy, ignore=shutil.ignore_patterns(".*", *NOT_COPIED))
     session.chdir(copy)
     install(session, group, "-e", ".", *others, **PURE)
 
@@ -199,41 +164,41 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session, numpy: str) -> None:
     """Run the tests and the examples in docstrings and pages.
 
-    With the newest NumPy for all backends, with the oldest for the package without the C core.
+    With the newest NumPy for all backends. With the oldest, the fast ones without the C core.
     """
     session.env.update(CACHE | ONE_THREAD)
-    options: list[str] = []
     if numpy == "newest":
         install(session, "tests", "-e", ".")
+        chosen: tuple[str, ...] = ()
     else:
         install_pure(session, "tests", OLDEST_NUMPY)
-        options = [
-            *(f"--ignore={path}" for path in NOT_WITH_THE_OLDEST),
-            *(f"--deselect={path}" for path in LEFT_TO_SLOW),
-        ]
-    session.run("pytest", *PARALLEL, "--durations=25", *options, *session.posargs)
+        chosen = PURE_TESTS
+    session.run("pytest", *PARALLEL, "--durations=25", *chosen, *session.posargs)
 
 
 @nox.session
 @nox.parametrize("numpy", ["newest", "oldest"], ids=["newest", "oldest"])
 def slow(session: nox.Session, numpy: str) -> None:
-    """Run also the tests that take minutes; with the newest NumPy, Hypothesis for long."""
+    """Run all tests, slow ones too; with the newest NumPy, Hypothesis for long.
+
+    With the oldest, those of numbers without the C core.
+    """
     session.env.update(CACHE | ONE_THREAD)
-    options = [f"--ignore={COMPILED_FOR_GPUS}"]
     if numpy == "newest":
         install(session, "tests", "-e", ".")
         session.env["HYPOTHESIS_PROFILE"] = "slow"
+        chosen: tuple[str, ...] = ()
     else:
         install_pure(session, "tests", OLDEST_NUMPY)
-        options = [f"--ignore={path}" for path in NOT_WITH_THE_OLDEST]
-    session.run("pytest", *WITH_SLOW, *PARALLEL, *options, *session.posargs)
+        chosen = (*PURE_TESTS, "tests/full/promise", "tests/full/gradient_check")
+    session.run("pytest", *WITH_SLOW, *PARALLEL, *chosen, *session.posargs)
 
 
 @nox.session
 def compilers(session: nox.Session) -> None:
     """Compile each form of the GPU kernels with nvcc and clang, if they are there."""
     install(session, "tests", "-e", ".")
-    session.run("pytest", *WITH_SLOW, *PARALLEL, COMPILED_FOR_GPUS, *session.posargs)
+    session.run("pytest", *WITH_SLOW, *PARALLEL, "tests/needs_nvcc", *session.posargs)
 
 
 @nox.session

@@ -3,6 +3,7 @@
 import os
 
 import hypothesis
+import pytest
 
 # A deadline would make slow machines fail; a fixed seed makes the gate judge a tree the same
 # way twice. Searching for new counterexamples is the business of the other profiles.
@@ -10,3 +11,10 @@ hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, ma
 hypothesis.settings.register_profile("search", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=5000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse slow tests without a reason."""
+    for item in items:
+        if (marker := item.get_closest_marker("slow")) and not marker.kwargs.get("reason"):
+            raise pytest.UsageError(f'{item.nodeid}: mark it as slow(reason="...")')

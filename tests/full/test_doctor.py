@@ -31,6 +31,8 @@ from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import FORMATS
 
+SLOW = pytest.mark.slow(reason="doctor judges the package")
+
 ONLY_REFERENCE = [
     backends.BackendStatus("native", False, "the C core was not built"),
     backends.BackendStatus("reference", True, "needs NumPy alone"),
@@ -234,7 +236,7 @@ class TestJudgement:
         assert problem.value.startswith("WRONG: ")
         assert failing_report().findings[0].case in problem.value
 
-    @pytest.mark.slow
+    @SLOW
     def test_truenorm_is_judged_correct(self) -> None:
         right = "correct: y, dx, dgamma and dbeta"
         assert all(line.value.startswith(right) for line in doctor.judgement())
@@ -353,7 +355,7 @@ class TestDevice:
         x = np.arange(6, dtype=np.float32)
         assert place.get(place.put(x).copy()).tolist() == x.tolist()
 
-    @pytest.mark.slow
+    @SLOW
     def test_bits(self) -> None:
         diagnosis = doctor.examine(gpu=True)
         assert not diagnosis.problems

@@ -24,6 +24,8 @@ from shared.promise.families import DTYPES, Case, cases, full_range_cases, usual
 from shared.promise.hard_cases import OUTPUTS, hard_cases, isolated_cases
 from truenorm.kernels.tuning import SUMS
 
+SLOW = pytest.mark.slow(reason="PoCL takes minutes for all families")
+
 FLOAT32 = np.dtype(np.float32)
 NARROW = [dtype for dtype in DTYPES if dtype != np.float64]
 QUICK_WIDTHS = (2, 67)
@@ -65,18 +67,18 @@ class TestCorrectRounding:
         made = (case for case in cases(dtype, 0) if case.x.shape[1] in QUICK_WIDTHS)
         assert assert_correct(supported(made, centred=centred)) >= 1000
 
-    @pytest.mark.slow
+    @SLOW
     @of_each_type
     @of_each_norm
     def test_families(self, dtype: np.dtype[Any], *, centred: bool) -> None:
         assert assert_correct(supported(cases(dtype, 31_000), centred=centred)) >= 30_000
 
-    @pytest.mark.slow
+    @SLOW
     @of_each_type
     def test_full_range(self, dtype: np.dtype[Any]) -> None:
         assert assert_correct(supported(full_range_cases(dtype, 60))) > 0
 
-    @pytest.mark.slow
+    @SLOW
     @of_each_type
     @of_each_norm
     @pytest.mark.parametrize("output", OUTPUTS)
@@ -85,7 +87,7 @@ class TestCorrectRounding:
             pytest.skip("RMSNorm has no dbeta")
         assert assert_correct(near_midpoints(output, dtype, centred=centred), (output,)) > 0
 
-    @pytest.mark.slow
+    @SLOW
     def test_isolated_elements(self) -> None:
         some = some_cached_cases("y", np.float32, 10_000)
         assert assert_correct(supported(isolated_cases(some, ELEMENTS // 4)), ("y",)) > 0
@@ -93,7 +95,7 @@ class TestCorrectRounding:
     def test_some_near_midpoints(self) -> None:
         assert assert_correct(supported(some_cached_cases("y", np.float32, 300)), ("y",)) > 0
 
-    @pytest.mark.slow
+    @SLOW
     @of_each_norm
     @pytest.mark.parametrize("output", ["y", "dx", "dgamma"])
     def test_bounds_divided_by_64_are_detected(
@@ -117,7 +119,7 @@ class TestCorrectRounding:
         assert any(check(case, [output], ["gpu"])[1] for case in made)
 
 
-@pytest.mark.slow
+@SLOW
 @of_each_type
 @of_each_norm
 def test_fast_mode_keeps_its_bounds(dtype: np.dtype[Any], *, centred: bool) -> None:

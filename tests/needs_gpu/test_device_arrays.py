@@ -19,6 +19,8 @@ from shared.promise.hard_cases import hard_cases
 from shared.promise.oracle import BallRow
 from truenorm.kernels.tuning import SUMS
 
+SLOW = pytest.mark.slow(reason="PoCL compiles and computes for a minute")
+
 ml_dtypes = pytest.importorskip("ml_dtypes")
 cl = pytest.importorskip("pyopencl")
 cl_array = pytest.importorskip("pyopencl.array")
@@ -90,7 +92,7 @@ class TestSameBits:
             gamma[:] = 2  # dx is exactly zero
         assert_same_bits(queue, [x, dy, gamma, beta])
 
-    @pytest.mark.slow
+    @SLOW
     def test_undecided_on_the_device(self, queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """With very wide bounds nothing is decided on the device."""
         from truenorm.kernels.gpu import opencl
@@ -226,7 +228,7 @@ class TestUndecidedColumns:
         stored = [b"" if each is None else each.get().tobytes() for each in sums]
         assert stored == bytes_of(*expected)[: len(stored)]
 
-    @pytest.mark.slow
+    @SLOW
     @pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
     def test_dgamma_near_midpoints(self, queue: Any, counts: list[int], *, centred: bool) -> None:
         made = (
@@ -308,9 +310,9 @@ def _constant_rows(x: Array, _dy: Array, _gamma: Array, _beta: Array) -> None:
     x[3], x[5] = 2, 0
 
 
-@pytest.mark.parametrize("size", [67, pytest.param(4100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [67, pytest.param(4100, marks=SLOW)])
 @pytest.mark.parametrize(
-    "centred", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["layer_norm", "rms_norm"]
+    "centred", [True, pytest.param(False, marks=SLOW)], ids=["layer_norm", "rms_norm"]
 )
 @pytest.mark.parametrize(
     "change", [_special_dy, _infinite_x, _nan_x, _special_parameters, _constant_rows]

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+SLOW = pytest.mark.slow(reason="a verdict takes half a minute")
+
 torch = pytest.importorskip("torch")
 
 import truenorm.verify as tv
@@ -104,7 +106,7 @@ def test_missing_arguments() -> None:
         tv.torch_subject(modulated_rms_norm, operation="rms_norm,modulate=row")
 
 
-@pytest.mark.slow
+@SLOW
 def test_group_norm_of_pytorch() -> None:
     """Sums of PyTorch over many rows drift in float32, as far as |x| <= 1e4."""
     subject = tv.torch_subject(F.group_norm, operation="group_norm,groups=2", dtypes=["float32"])
@@ -122,7 +124,7 @@ def test_group_norm_of_pytorch_saves_its_statistics_in_bfloat16() -> None:
         tv.check(subject, tv.case("bfloat16-mean-8-8x48", operation=operation))
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_gate_of_pytorch_depends_on_the_place() -> None:
     """The bits of PyTorch's silu on a CPU depend on where an element is."""
 

@@ -315,7 +315,7 @@ def test_a_parent_that_is_killed_takes_the_child_with_it(complete: Path, tmp_pat
     assert comparable(tv.judge_recording(folder)) == {**expected, "subject": name}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="installs PyTorch alone in a new environment")
 @pytest.mark.usefixtures("small")
 def test_an_environment_with_pytorch_alone(complete: Path, tmp_path: Path) -> None:
     """The environment is new: PyTorch is installed, NumPy and truenorm are not."""

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 import truenorm.verify as tv
 from full.verify.grouped.test_planted import small_cases
 from needs_torch.replayed import both_ways, replay_tensors, report_by
+from shared.choosing import few
 from shared.verify.grouped.planted import PLANTED as GROUPED
 from shared.verify.grouped.planted import Planted
 from shared.verify.planted.registry import PLANTED
@@ -26,10 +27,6 @@ from truenorm.verify.subject import Subject
 
 RANDOM = {"dgamma by rows in random order"}
 """Their bits differ from run to run by design."""
-FAST = {
-    *("one-pass variance", "quantized: no clamp", "grouped: groups ignored in backward"),
-}
-"""The others are left to the slow session."""
 
 
 class Bug(NamedTuple):
@@ -63,17 +60,16 @@ BUGS: dict[str, Bug] = {
 }
 
 
-def marked(name: str) -> Any:
-    return pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     """Use one thread, since the calls are small."""
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in BUGS if name not in RANDOM])
+@pytest.mark.parametrize(
+    "name",
+    few(sorted(BUGS.keys() - RANDOM), reason="each bug is judged twice, which takes seconds"),
+)
 def test_the_report_is_that_of_verify(name: str, tmp_path: Path) -> None:
     called, replayed = both_ways(BUGS[name].make, BUGS[name].cases(), tmp_path / "cases")
     assert called == replayed

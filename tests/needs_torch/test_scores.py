@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+SLOW = pytest.mark.slow(reason="each kernel is scored for many seeds")
+
 torch = pytest.importorskip("torch")
 if not hasattr(os, "memfd_create"):
     pytest.skip("a score needs Linux", allow_module_level=True)
@@ -24,7 +26,7 @@ from truenorm.verify.submission import Submission
 
 HERE = Path(__file__).parent
 FEW, MANY = 1, 20
-SEEDS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
+SEEDS = [FEW, pytest.param(MANY, marks=SLOW)]
 HONEST: dict[str, dict[str, Any]] = {
     "in_float64": {},
     "two_passes": {},
@@ -72,7 +74,7 @@ def test_honest(name: str, seeds: int, server: Server) -> None:
 
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=() if each in ALWAYS else pytest.mark.slow) for each in BUGS]
+    "name", [pytest.param(each, marks=() if each in ALWAYS else SLOW) for each in BUGS]
 )
 def test_planted_bug(name: str, seeds: int, server: Server) -> None:
     assert max(values("scored_bugs", name, seeds, server)) <= 0.1
@@ -96,7 +98,7 @@ def test_a_fatal_kernel(name: str, server: Server) -> None:
         assert scored("scored_kernels", "two_passes", 1, server).value >= 0.8
 
 
-@pytest.mark.slow
+@SLOW
 def test_200_kernels_in_a_row() -> None:
     """Every tenth one crashes, hangs or floods; the others get the same value each time."""
     names = [FATAL[k // 10 % len(FATAL)].__name__ if k % 10 == 5 else "" for k in range(200)]

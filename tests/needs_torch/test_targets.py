@@ -84,7 +84,12 @@ def test_types_and_reproducers() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if transcript.slow else [])
+        pytest.param(
+            name,
+            marks=[pytest.mark.slow(reason="each transcript takes a verdict of 10 s or more")]
+            if transcript.slow
+            else [],
+        )
         for name, transcript in TRANSCRIPTS.items()
         if transcript.needs_torch
     ],

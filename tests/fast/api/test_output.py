@@ -347,7 +347,13 @@ def test_both_forwards_return_the_same(backend: str, rounding: str, dtype: np.dt
 class TestMemory:
     """At (8, 1024, 4096) float32: the result plus at most 8 MB; in the gate, of a quarter."""
 
-    @pytest.fixture(scope="class", params=[2, pytest.param(8, marks=pytest.mark.slow)])
+    @pytest.fixture(
+        scope="class",
+        params=[
+            2,
+            pytest.param(8, marks=pytest.mark.slow(reason="128 MB take seconds")),
+        ],
+    )
     @classmethod
     def arrays(cls, request: pytest.FixtureRequest) -> tuple[Array, Array, Array]:
         random = np.random.default_rng(0)

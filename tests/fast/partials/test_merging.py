@@ -25,6 +25,8 @@ from truenorm.kernels import fixed_point
 from truenorm.kernels.reference import columns
 from truenorm.partials import gradients
 
+SLOW = pytest.mark.slow(reason="the definition in fractions takes a minute")
+
 FLOAT32 = np.dtype(np.float32)
 SHAPES = ((1, 1), (3, 2), (9, 7), (12, 67), (5, 130), (17, 16))
 
@@ -51,7 +53,7 @@ def merge_random_parts(case: Case, seed: int) -> tn.PartialGradients:
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
-@pytest.mark.parametrize(("n", "least"), [(8, 250), pytest.param(1, 2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "least"), [(8, 250), pytest.param(1, 2000, marks=SLOW)])
 def test_any_tree_of_any_split_has_the_bytes_of_the_definition(
     dtype: np.dtype[Any], n: int, least: int
 ) -> None:
@@ -92,14 +94,14 @@ def count_undecided(case: Case) -> int:
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
-@pytest.mark.parametrize(("n", "above"), [(8, 10), pytest.param(1, 100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "above"), [(8, 10), pytest.param(1, 100, marks=SLOW)])
 def test_decided_columns_are_right_and_others_can_be_refined(
     dtype: np.dtype[Any], n: int, above: int
 ) -> None:
     assert sum(count_undecided(case) for _, case in every_nth_case(dtype, n)) > above
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_terms_near_midpoints_are_rounded_correctly(backend: str, *, centred: bool) -> None:

@@ -194,7 +194,7 @@ def test_no_file_of_the_checkout_is_imported(
     assert not (tmp_path / "imported").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="the jobs of the workflow judge two kernels in processes")
 @pytest.mark.parametrize(("kernel", "passes"), [("right", True), ("wrong", False)])
 def test_kernels(
     tmp_path: Path,

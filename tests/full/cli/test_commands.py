@@ -16,6 +16,8 @@ from truenorm.doctor import Diagnosis, Line
 from truenorm.verify import suite
 from truenorm.verify.operations import layer_norm_case
 
+SLOW = pytest.mark.slow(reason="doctor computes and judges for a minute")
+
 WRITE_VECTORS = "truenorm.verify.report.vectors.write_vectors"
 
 
@@ -155,7 +157,7 @@ def run_without(missing: list[str], *arguments: str) -> subprocess.CompletedProc
 OPTIONAL = ["ml_dtypes", "flint", "matplotlib", "jinja2"]
 
 
-@pytest.mark.slow
+@SLOW
 def test_doctor_with_all_packages() -> None:
     done = run_without([])
     assert (done.returncode, done.stderr) == (0, "")
@@ -182,7 +184,7 @@ def test_doctor_with_numpy_alone() -> None:
     assert all(value.startswith("correct to the bit") for value in tested.values())
 
 
-@pytest.mark.slow
+@SLOW
 def test_doctor_full_with_numpy_alone() -> None:
     done = run_without(OPTIONAL, "--full")
     assert (done.returncode, done.stderr) == (0, "")

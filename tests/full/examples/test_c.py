@@ -121,7 +121,7 @@ def test_rms_norm_as_a_command(built: Path) -> None:
     check(subject, suite.case("float32-g-along-x", operation=RMS_NORM))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a full verdict on a compiled kernel takes a minute")
 def test_stable_kernel_passes_every_case(built: Path, tmp_path: Path) -> None:
     cases = suite.cases("float32")
     write_vectors(tmp_path / "all", cases)

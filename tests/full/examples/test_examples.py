@@ -75,7 +75,7 @@ def test_excerpts_on_the_page(example: str, start: str) -> None:
     assert f"\n\n\n{excerpt}\n\n" in re.sub(r"  # type: ignore\[.*?\]", "", source)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="200 steps of training take minutes")
 @pytest.mark.parametrize("example", ["transformer.py", "llama.py"])
 def test_transformers(example: str) -> None:
     output = run(example, "--steps", "20")

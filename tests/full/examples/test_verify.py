@@ -13,6 +13,8 @@ import pytest
 import truenorm.verify as tv
 from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 
+SLOW = pytest.mark.slow(reason="each verdict of an example takes 10 s or more")
+
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "verify"
 PAGES = ROOT / "docs" / "judge"
@@ -23,7 +25,7 @@ def report() -> tv.Report:
     return tv.verify(tv.load(f"{EXAMPLE / 'numpy_check.py'}:subject"))
 
 
-@pytest.mark.slow  # the transcript of the page names both
+@SLOW  # the transcript of the page names both
 def test_both_bugs_are_found(report: tv.Report) -> None:
     assert not report.passed
     assert {each.output: each.grade for each in report.grades} == {
@@ -47,7 +49,7 @@ def names_by_commands() -> Iterator[Any]:
         groups.setdefault(transcript.commands, []).append(name)
     for first, *others in groups.values():
         if not TRANSCRIPTS[first].needs_torch:  # compared in tests/needs_torch
-            marks = [pytest.mark.slow] if TRANSCRIPTS[first].slow else []
+            marks = [SLOW] if TRANSCRIPTS[first].slow else []
             yield pytest.param([first, *others], id=first, marks=marks)
 
 
@@ -85,7 +87,7 @@ def test_page_shows_this_kernel(page: str, heading: str, file: str) -> None:
     assert shown <= lines, shown - lines
 
 
-@pytest.mark.slow
+@SLOW
 def test_first_reproducer_fails(report: tv.Report, tmp_path: Path) -> None:
     script = tmp_path / "again.py"
     script.write_text(report.findings[0].reproducer, encoding="utf-8")
@@ -94,13 +96,13 @@ def test_first_reproducer_fails(report: tv.Report, tmp_path: Path) -> None:
     assert "AssertionError: got " in done.stderr
 
 
-@pytest.mark.slow
+@SLOW
 def test_corrected_kernel_passes() -> None:
     report = tv.verify(tv.load(f"{EXAMPLE / 'numpy_check.py'}:mended"))
     assert report.passed, report.findings
 
 
-@pytest.mark.slow
+@SLOW
 def test_judge_in_pytest(tmp_path: Path) -> None:
     """Run in another folder, without the settings of this repository."""
     folder = tmp_path / "project"

@@ -27,6 +27,8 @@ from truenorm.kernels.gpu.plan import KERNELS, STORAGES, WARP, Plan, source_of
 from truenorm.kernels.gpu.runtime import DeviceArray, widened
 from truenorm.kernels.rows import format_of
 
+SLOW = pytest.mark.slow(reason="fibers compute a thousand times slower than a device")
+
 SEEDS = (1, 2)
 
 SHAPES = ((37, 6), (300, 1), (70, 2), (67, 33), (9, 256), (33, 1000), (70, 1024), (17, 3001))
@@ -56,7 +58,7 @@ def cases(*quick: tuple[str, bool, tuple[int, int]]) -> list[Any]:
     return [
         pytest.param(
             *key,
-            marks=() if key in quick else pytest.mark.slow,
+            marks=() if key in quick else SLOW,
             id=f"{key[0]}-{'layer' if key[1] else 'rms'}-{key[2][0]}x{key[2][1]}",
         )
         for key in sorted(every | set(quick))
@@ -97,7 +99,7 @@ def test_shapes_cover_every_branch() -> None:
     assert {plans["backward", size].sums_in_registers for _, size in LONG_SHAPES} == {False, True}
 
 
-@pytest.mark.slow
+@SLOW
 def test_every_kernel_gives_the_same_bits() -> None:
     """Include kernels for undecided rows and for arrays on a device."""
     recorders = [Recorder(Fibers(0)), Recorder(opencl_runtime())]
@@ -171,9 +173,7 @@ right_bits = cache(lambda kernel: bits_of(Fibers(0), kernel))
 
 def first_is_quick(*names: str) -> list[Any]:
     """Return names as parameters; all but the first are marked slow."""
-    return [
-        pytest.param(each, marks=pytest.mark.slow if k else ()) for k, each in enumerate(names)
-    ]
+    return [pytest.param(each, marks=SLOW if k else ()) for k, each in enumerate(names)]
 
 
 def is_detected(mutation: Mutation, seeds: Iterable[int], kernel: str = "forward") -> bool:
@@ -202,7 +202,7 @@ def columns_of(runtime: Fibers, case: Case = FOUR_WARPS) -> bytes:
     return bytes(sums.inside)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("dropped", AROUND_SHARED, ids=["before", "after"])
 def test_a_dropped_barrier_of_columns_is_detected(dropped: tuple[str, str]) -> None:
     def mutation(source: str) -> str:
@@ -239,9 +239,7 @@ def test_divergence_is_reported(complaint: str) -> None:
         bits_of(Fibers(0, replaced(*DIVERGENCES[complaint])))
 
 
-@pytest.mark.parametrize(
-    "shape", [(40, 1024), pytest.param((9, 4101), marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.parametrize("shape", [(40, 1024), pytest.param((9, 4101), marks=SLOW)], ids=str)
 def test_large_arrays(shape: tuple[int, int]) -> None:
     """More than 2^31 elements by proxy: offsets have 32 bits instead of 64, all else 16.
 
@@ -252,7 +250,7 @@ def test_large_arrays(shape: tuple[int, int]) -> None:
     assert results_on(Fibers(0, INDEX="int", SMALL="short"), case) == results_on(Fibers(0), case)
 
 
-@pytest.mark.slow
+@SLOW
 def test_large_arrays_of_columns() -> None:
     case = case_of("float32", True, 40, 1024)
     right = columns_of(Fibers(0), case)

@@ -35,6 +35,8 @@ from shared.gradient_check.pairs import (
 from shared.gradient_check.unseen_pairs import UNSEEN, UnseenPair
 from truenorm.gradient_check import Verdict
 
+SLOW = pytest.mark.slow(reason="hundreds of pairs take minutes")
+
 EVERYWHERE = [(name, k) for name, pair in PAIRS.items() for k in range(len(pair.inputs))]
 GROSS_MISTAKES = [
     (name, which, mistake)
@@ -64,7 +66,7 @@ def test_right_pairs_pass(name: str) -> None:
     ("name", "which", "mistake"),
     [
         # The default run has all mistakes of one pair, and every sixth of the others.
-        pytest.param(*each, marks=() if each[0] == "RMSNorm" or k % 6 == 0 else pytest.mark.slow)
+        pytest.param(*each, marks=() if each[0] == "RMSNorm" or k % 6 == 0 else SLOW)
         for k, each in enumerate(GROSS_MISTAKES)
     ],
 )
@@ -100,7 +102,7 @@ INCONCLUSIVE_PAIRS = {"cast_to_float32_inside"}
 """Forward determines only four digits of its derivative, and all of them agree."""
 UNSEEN_PAIRS = [
     # The default run has every fourth pair.
-    pytest.param(pair, id=pair.name, marks=pytest.mark.slow if k % 4 else ())
+    pytest.param(pair, id=pair.name, marks=SLOW if k % 4 else ())
     for k, pair in enumerate(UNSEEN)
 ]
 
@@ -155,14 +157,14 @@ def inconclusive_share(counts: Counter[tuple[bool, Verdict]]) -> float:
     return sum(n for key, n in counts.items() if key[1] is Verdict.INCONCLUSIVE) / counts.total()
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [25, pytest.param(200, marks=SLOW)])
 def test_drawn_pairs(examples: int) -> None:
     counts = verdicts(examples)
     assert counts.total() >= 3 * examples // 4
     assert inconclusive_share(counts) <= 0.02, counts
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("part", range(10))
 def test_many_drawn_pairs(part: int) -> None:
     counts = verdicts(2000, seed=1 + part)
@@ -231,9 +233,7 @@ RIGHT: dict[str, Callable[[int], PairAndInput]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
-)
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=SLOW) for seed in (2, 3))])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_pairs_do_not_fail(name: str, seed: int) -> None:
     pytest.importorskip("flint")
@@ -375,7 +375,7 @@ def test_an_error_above_the_rounding_fails() -> None:
 
 
 OFFSETS = [
-    pytest.param(offset, seed, marks=pytest.mark.slow if seed else ())
+    pytest.param(offset, seed, marks=SLOW if seed else ())
     for offset in (1e3, 1e6, 1e8)
     for seed in range(4)
 ]
@@ -454,7 +454,7 @@ SHAPES = [(1, 16), (2, 16), (1, 1024)]
 DRAWN = [((1, 16), 0), ((1, 16), 1), ((2, 16), 2), ((1, 1024), 0), ((1, 1024), 1)]
 METHODS_AND_ROWS = [
     # The default run has the first seed only.
-    pytest.param(method, *each, marks=pytest.mark.slow if each[1] else ())
+    pytest.param(method, *each, marks=SLOW if each[1] else ())
     for method in ("complex", "central")
     for each in [*DRAWN, *(((1, 16), seed) for seed in range(2, 9))]
 ]
@@ -469,7 +469,7 @@ def test_float64_is_inconclusive_on_hard_rows(
     assert "The floor is above the tolerance" in str(result)
 
 
-@pytest.mark.slow
+@SLOW
 def test_one_hard_row_among_easy_ones() -> None:
     """No step suits both rows. Far from a row the function is flat, but not its derivative 0."""
     inputs = rows((2, 16))
@@ -501,7 +501,7 @@ def test_jets_fail_the_textbook_backward() -> None:
     forbid(FAIL, *pair, method="jet")
 
 
-@pytest.mark.parametrize("shape", [(1, 16), pytest.param((1, 1024), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shape", [(1, 16), pytest.param((1, 1024), marks=SLOW)])
 @pytest.mark.parametrize("forward", [layer_norm, recentred])
 def test_all_methods_agree_on_easy_rows(shape: tuple[int, ...], forward: Any, method: str) -> None:
     demand(PASS, forward, norm_backward, data(shape, shape[-1:], shape[-1:]), method=method)

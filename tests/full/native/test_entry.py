@@ -30,6 +30,8 @@ from truenorm.api import fast_path
 from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
 from truenorm.kernels.native import _core
 
+SLOW = pytest.mark.slow(reason="millions of calls take minutes")
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [*map(np.dtype, (np.float32, np.float16, BFLOAT16, np.float64))]
 SHAPES = ((1, 1, 8), (1, 64), (3, 1), (5, 7), (300, 2), (70, 5), (12,), (2, 0), (0, 4), ())
@@ -363,7 +365,7 @@ class Fuzzer:
             ]
 
 
-@pytest.mark.parametrize("calls", [20_000, pytest.param(10**7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [20_000, pytest.param(10**7, marks=SLOW)])
 def test_random_calls(calls: int) -> None:
     """Calls are accepted, declined, or raise the error of the general path."""
     fuzzer = Fuzzer(0, compared=min(0.03, 3 * 10**4 / calls))
@@ -428,7 +430,7 @@ def test_another_abi_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tn.layer_norm(x).tobytes() == np.zeros_like(x).tobytes()
 
 
-@pytest.mark.parametrize("calls", [3000, pytest.param(10**6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [3000, pytest.param(10**6, marks=SLOW)])
 def test_no_leaks(calls: int) -> None:
     """Accepted, declined and failing calls leave no blocks of memory and no references."""
     fast_path.connect()

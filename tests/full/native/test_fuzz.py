@@ -543,7 +543,10 @@ def _is_status(status: Argument, x: Argument) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore")  # NumPy warns of a writable buffer of a broadcast array
-@pytest.mark.parametrize("calls", [30_000, pytest.param(10**7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "calls",
+    [30_000, pytest.param(10**7, marks=pytest.mark.slow(reason="millions of calls take minutes"))],
+)
 def test_hostile_arguments(calls: int) -> None:
     """Invalid calls raise; a crash would end the process."""
     fuzzer = Fuzzer(0)

@@ -19,7 +19,7 @@ from shared.promise.families import Array, Case
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow(reason="arrays of gigabytes"),
     pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core"),
 ]
 

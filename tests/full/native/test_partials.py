@@ -153,7 +153,13 @@ def _library(folder: Path, instructions: str) -> Any:
 @pytest.mark.skipif(sys.platform == "win32", reason="loads a shared library as Unix does")
 @pytest.mark.parametrize(
     "sizes",
-    [(3, 67), pytest.param((1, 2, 5, 64, 129, 1000, 8009), marks=pytest.mark.slow)],
+    [
+        (3, 67),
+        pytest.param(
+            (1, 2, 5, 64, 129, 1000, 8009),
+            marks=pytest.mark.slow(reason="exact terms of long rows take a minute"),
+        ),
+    ],
     ids=str,
 )
 def test_exact_terms_lie_within_the_bound(sizes: tuple[int, ...], tmp_path: Path) -> None:

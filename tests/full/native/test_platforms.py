@@ -29,7 +29,9 @@ from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Rounding, Settings
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(
+    reason="compiles the core again, for sanitizers and other processors"
+)
 CENTRED, FAST, HAS_GAMMA, HAS_BETA = 1, 2, 4, 8
 FLOAT32 = np.dtype(np.float32)
 

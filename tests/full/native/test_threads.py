@@ -77,7 +77,10 @@ def test_bits_do_not_depend_on_threads(rounding: str, *, centred: bool) -> None:
         assert all(each == results[0] for each in results), shape
 
 
-@pytest.mark.parametrize("seconds", [1.5, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seconds",
+    [1.5, pytest.param(60, marks=pytest.mark.slow(reason="eight callers compute for a minute"))],
+)
 def test_eight_callers(seconds: float) -> None:
     """Each caller gets the right bits, with its own shapes and numbers of threads."""
     cases = [usual_case("normal", *shape, FLOAT32) for shape in SHAPES]

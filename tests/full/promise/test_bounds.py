@@ -77,7 +77,10 @@ def test_fast_mode_of_subnormal_rows(backend: str) -> None:
 
 
 # 2^22 rows are many blocks, and take seconds.
-@pytest.mark.parametrize("rows", [2**15, pytest.param(2**22, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rows",
+    [2**15, pytest.param(2**22, marks=pytest.mark.slow(reason="four million rows take a minute"))],
+)
 def test_fast_dbeta_of_many_short_rows(backend: str, rows: int) -> None:
     """A plain sum loses the small terms between 1 and -1; a plain sum of blocks loses blocks."""
     small = 2.0**-54 if rows == 2**15 else 2.0**-63

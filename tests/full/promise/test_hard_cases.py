@@ -32,7 +32,9 @@ from shared.promise.hard_cases import (
 )
 from shared.promise.oracle import FORMATS, BallRow, bits
 
-GATE, SLOW = 10_000, 50_000
+SLOW = pytest.mark.slow(reason="50,000 hard cases for each type and output take an hour")
+
+GATE, MANY = 10_000, 50_000
 DOUBLE = np.dtype(np.float64)
 TIE = -10_000  # in place of the logarithm of 0
 MEGABYTES = 5
@@ -86,17 +88,17 @@ def test_another_hash_is_detected(output: str, dtype: np.dtype[Any]) -> None:
         assert_digest(case, output, expected[1:] + "0")
 
 
-@pytest.mark.slow
+@SLOW
 @each_type
 @each_output
 def test_more_cases(output: str, dtype: np.dtype[Any]) -> None:
-    assert assert_right(hard_cases(output, dtype, SLOW), output) >= SLOW
+    assert assert_right(hard_cases(output, dtype, MANY), output) >= MANY
 
 
 @needs_longdouble
 @each_type
 @pytest.mark.parametrize("output", RMS_OUTPUTS)
-@pytest.mark.parametrize("elements", [3_000, pytest.param(SLOW, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("elements", [3_000, pytest.param(MANY, marks=SLOW)])
 def test_cases_of_rms_norm(output: str, dtype: np.dtype[Any], elements: int) -> None:
     hard = hard_cases(output, dtype, elements, centred=False)
     assert assert_right(hard, output) >= elements
@@ -107,10 +109,10 @@ def test_isolated_y(dtype: np.dtype[Any]) -> None:
     assert_right(isolated_cases(some_cached_cases("y", dtype, GATE), 200), "y")
 
 
-@pytest.mark.slow
+@SLOW
 @each_type
 def test_more_isolated_y(dtype: np.dtype[Any]) -> None:
-    assert_right(isolated_cases(hard_cases("y", dtype, 2**62), SLOW // 10), "y")
+    assert_right(isolated_cases(hard_cases("y", dtype, 2**62), MANY // 10), "y")
 
 
 def log2_distance_to_midpoint(value: arb, precision: int) -> int:
@@ -167,7 +169,7 @@ def assert_near(
 @each_type
 @each_output
 @pytest.mark.parametrize(
-    ("elements", "part"), [(2000, 40), pytest.param(10_000, 10_000, marks=pytest.mark.slow)]
+    ("elements", "part"), [(2000, 40), pytest.param(10_000, 10_000, marks=SLOW)]
 )
 def test_cached_cases_are_near_midpoints(
     output: str, dtype: np.dtype[Any], elements: int, part: int
@@ -205,7 +207,7 @@ def test_isolated_cases_have_one_hard_element_in_a_row(dtype: np.dtype[Any]) -> 
 @each_type
 @each_output
 class TestDataFiles:
-    @pytest.fixture(params=["sample", pytest.param("all", marks=pytest.mark.slow)])
+    @pytest.fixture(params=["sample", pytest.param("all", marks=SLOW)])
     def cached(
         self, request: pytest.FixtureRequest, output: str, dtype: np.dtype[Any]
     ) -> dict[int, CachedCase]:

@@ -82,7 +82,9 @@ class TestBackends:
                 centred,
                 dtype,
                 id=f"{'layer_norm' if centred else 'rms_norm'}-{dtype}",
-                marks=() if centred and dtype == "float32" else pytest.mark.slow,
+                marks=()
+                if centred and dtype == "float32"
+                else pytest.mark.slow(reason="the grid of types and norms takes minutes"),
             )
             for centred, dtype in product((True, False), DTYPES)
         ],

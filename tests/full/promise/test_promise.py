@@ -38,6 +38,8 @@ from shared.promise.families import (
 )
 from shared.promise.oracle import bits
 
+SLOW = pytest.mark.slow(reason="the oracle takes minutes for all families")
+
 each_type = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
@@ -76,8 +78,8 @@ def test_families_are_complete_finite_and_reproducible(dtype: np.dtype[Any]) -> 
     [
         ("layer_norm", 13_785, 32_982),
         ("rms_norm", 13_785, 27_570),
-        pytest.param("layer_norm", 50_000, 120_000, marks=pytest.mark.slow),
-        pytest.param("rms_norm", 31_000, 62_000, marks=pytest.mark.slow),
+        pytest.param("layer_norm", 50_000, 120_000, marks=SLOW),
+        pytest.param("rms_norm", 31_000, 62_000, marks=SLOW),
     ],
 )
 def test_families(norm: str, budget: int, least: int, dtype: np.dtype[Any]) -> None:
@@ -92,7 +94,7 @@ def test_families(norm: str, budget: int, least: int, dtype: np.dtype[Any]) -> N
             dtype,
             id=f"{norm}-{dtype}",
             # The test above has every family in all types.
-            marks=() if norm == "layer_norm" and dtype == "float32" else pytest.mark.slow,
+            marks=() if norm == "layer_norm" and dtype == "float32" else SLOW,
         )
         for norm in ("layer_norm", "rms_norm")
         for dtype in DTYPES
@@ -109,8 +111,8 @@ def test_every_family_at_the_usual_eps(norm: str, dtype: np.dtype[Any]) -> None:
     [
         ("layer_norm", 20),
         ("rms_norm", 20),
-        pytest.param("layer_norm", 2000, marks=pytest.mark.slow),
-        pytest.param("rms_norm", 400, marks=pytest.mark.slow),
+        pytest.param("layer_norm", 2000, marks=SLOW),
+        pytest.param("rms_norm", 400, marks=SLOW),
     ],
 )
 def test_full_range(norm: str, count: int, dtype: np.dtype[Any]) -> None:

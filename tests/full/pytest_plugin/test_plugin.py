@@ -16,6 +16,8 @@ import truenorm.verify as tv
 from truenorm.pytest_plugin.verdicts import Judgement, judged_verdicts
 from truenorm.verify.grading.report import VERDICTS
 
+SLOW = pytest.mark.slow(reason="each session of pytest in a process takes seconds")
+
 pytest_plugins = ["pytester"]
 
 KERNELS = """
@@ -183,7 +185,7 @@ def test_message_of_a_failure(session: Session, style: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "style", ["auto", *(pytest.param(each, marks=pytest.mark.slow) for each in ("long", "short"))]
+    "style", ["auto", *(pytest.param(each, marks=SLOW) for each in ("long", "short"))]
 )
 def test_check_shows_no_source(session: Session, style: str) -> None:
     """The traceback of `tv.check` ends in the test, without the plugin as well."""
@@ -307,7 +309,7 @@ def test_level_and_seed_of_the_command_line() -> None:
     assert (len(of_cases.suite), of_cases.seed) == (1, 0)
 
 
-@pytest.mark.slow
+@SLOW
 def test_xdist_workers(session: Session) -> None:
     """With --dist loadfile, one worker judges the subject."""
     done = session.run_apart(
@@ -318,7 +320,7 @@ def test_xdist_workers(session: Session) -> None:
     assert len(set(re.findall(r"^\[(gw\d)\]", done.stdout.str(), re.MULTILINE))) == 1
 
 
-@pytest.mark.slow
+@SLOW
 def test_fresh_seed(session: Session) -> None:
     """It is in the header, in the message of a failure, and the same in all workers."""
     done = session.run_apart("wrong", "-n", "2", "--truenorm-seed", "fresh", "-k", "accuracy")

@@ -201,7 +201,7 @@ def test_absent_parameters() -> None:
         bound.assert_close(dgamma=y)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="large arrays are measured")
 def test_memory_is_independent_of_rows() -> None:
     peaks = []
     for rows in (500, 4000):

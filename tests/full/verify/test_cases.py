@@ -30,6 +30,8 @@ from truenorm.verify.report.wording import link
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
 
+SLOW = pytest.mark.slow(reason="all cases of the full level take a minute")
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "alternating": {"high": 5, "ripple": 0.1},
     "cancelling": {"scale": 100},
@@ -351,7 +353,7 @@ def test_an_entry_of_another_file_is_reused_without_absent_inputs() -> None:
     assert "beta" not in entry
 
 
-@pytest.mark.parametrize("level", ["quick", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("level", ["quick", pytest.param("full", marks=SLOW)])
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_names_are_unique_and_lead_back_to_the_case(dtype: str, level: str) -> None:
     also = list(tv.EXTENSIONS)
@@ -366,7 +368,7 @@ def test_names_are_unique_and_lead_back_to_the_case(dtype: str, level: str) -> N
     assert all(each.why for each in found)
 
 
-@pytest.mark.parametrize("level", ["quick", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("level", ["quick", pytest.param("full", marks=SLOW)])
 def test_the_default_scope_has_an_eps_that_float32_has(level: str) -> None:
     for dtype in FORMATS:
         for each in tv.cases(dtype, level):
@@ -460,7 +462,7 @@ def test_a_width_has_one_case_of_a_seed_at_both_levels(monkeypatch: pytest.Monke
     assert len(found) == 4 * (sum(map(len, WIDTHS.values())) + len(RANDOM_WIDTHS))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_every_name_leads_back_to_its_case(dtype: str) -> None:
     for level, seed in itertools.product(LEVELS, range(4)):

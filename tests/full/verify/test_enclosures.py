@@ -62,11 +62,14 @@ def test_sums_without_lows_are_exact() -> None:
     assert (found + found).radius.all()
 
 
+SLOW = pytest.mark.slow(reason="integers of long rows take seconds")
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
         # The gate has each operation and each type.
-        pytest.param(name, dtype, marks=() if k == m else pytest.mark.slow)
+        pytest.param(name, dtype, marks=() if k == m else SLOW)
         for k, name in enumerate(OPERATIONS)
         for m, dtype in enumerate(FORMATS)
     ],

@@ -318,7 +318,7 @@ two = tv.Subject(compiled, name="compiled")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="two full verdicts in processes")
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each subject runs in its own process; user cases are compared as well."""
     few = [tv.case("float32-normal-4x17")]

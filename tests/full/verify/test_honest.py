@@ -1,12 +1,17 @@
 """Honest kernels have no finding where models need them, and their recipe is named."""
 
+from itertools import product
+
 import pytest
 
 import truenorm.verify as tv
+from shared.choosing import few
 from shared.verify.honest import DTYPES, HONEST, TRUE_FINDINGS, ordinary_report
 
+SLOW = pytest.mark.slow(reason="each verdict takes seconds")
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=SLOW)])
 @pytest.mark.parametrize("name", HONEST)
 def test_recipe_is_named(name: str, dtype: str) -> None:
     """All decided elements have the bits of the recipe, and of no recipe of backward but one."""
@@ -21,16 +26,9 @@ def test_recipe_is_named(name: str, dtype: str) -> None:
         assert backward.shares[backward.name] == 1
 
 
-IN_THE_GATE = {("pairwise sums", "bfloat16")}  # it takes the least time
-
-
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [
-        pytest.param(name, dtype, marks=[] if (name, dtype) in IN_THE_GATE else [pytest.mark.slow])
-        for name in HONEST
-        for dtype in DTYPES
-    ],
+    few(product(HONEST, DTYPES), reason="a verdict takes seconds", count=1),
 )
 def test_findings_are_true(name: str, dtype: str) -> None:
     report = tv.verify(HONEST[name].subject(dtype))

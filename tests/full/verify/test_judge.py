@@ -115,7 +115,7 @@ def test_check() -> None:
         tv.check(RIGHT_FORWARD, fast, require="correct")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a verdict takes half a minute")
 def test_any_errstate_of_the_caller() -> None:
     def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         return tn.layer_norm(x, gamma, beta, eps=eps, backend="reference")

@@ -325,7 +325,13 @@ def _assert_variant_is_rounded_once(case: Case, operation: Norm) -> None:
         pytest.param(operation, dtype, most, marks=marks, id=f"{operation.spec}-{dtype}-{most}")
         for operation in VARIANTS
         for dtype in _variant_types(operation)
-        for most, marks in ((GATED, ()), (SMALL_VARIANT, pytest.mark.slow))
+        for most, marks in (
+            (GATED, ()),
+            (
+                SMALL_VARIANT,
+                pytest.mark.slow(reason="ball arithmetic takes minutes for large cases"),
+            ),
+        )
         if dtype != "float64" or marks  # its balls are the widest
     ],
 )

@@ -319,7 +319,15 @@ class TestQuickLevel:
             assert found is not None, each
             assert fingerprint(found) == fingerprint(compute_exact(each)), each
 
-    @pytest.mark.parametrize("step", [43, pytest.param(1, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(
+        "step",
+        [
+            43,
+            pytest.param(
+                1, marks=pytest.mark.slow(reason="all answers of all cases are computed again")
+            ),
+        ],
+    )
     @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
     def test_they_are_recomputed(self, operation: Norm, step: int) -> None:
         for each in quick_cases(operation)[::step]:

@@ -3,17 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from shared.choosing import few, slow_unless
 from shared.verify import only_by
 from shared.verify.planted.registry import (
     CAUSES,
     FATAL,
-    LEFT_TO_SLOW,
+    FIRST_OF_KIND,
     MORE_RIGHT,
-    OF_MANY_ROWS,
     PLANTED,
 )
 from shared.verify.planted.right import RIGHT
@@ -24,28 +23,13 @@ from truenorm.verify.grading.symptoms import GUARDS
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.targets import verify_target
 
-RIGHT_IN_GATE = {
-    "the base",
-    "truenorm, correct",
-    "RMSNorm: textbook in float64, then cast",
-    "add_layer_norm: apex",
-    "add_rms_norm,sum=unrounded: late, as FlashInfer",
-    "rms_norm: early, as MLX",
-    "rms_norm,gain=zero-centred: gain-rounded, as a switch of Transformer Engine",
-}
+SECONDS = "each verdict takes seconds"
+SLOW = pytest.mark.slow(reason=SECONDS)
 
 
-def in_gate(name: str) -> Any:
-    """Leave to the slow session most of what is right, and bugs like others.
-
-    Integers take half a minute, for results that have the bits of truenorm's. The gate has the
-    base, truenorm in correct mode, and a recipe of each kind.
-    """
-    left = name not in RIGHT_IN_GATE if name in RIGHT else name in LEFT_TO_SLOW
-    return pytest.param(name, marks=pytest.mark.slow if left else ())
-
-
-@pytest.mark.parametrize("name", [in_gate(name) for name in PLANTED])
+@pytest.mark.parametrize(
+    "name", slow_unless(lambda name: name in FIRST_OF_KIND, PLANTED, reason=SECONDS)
+)
 def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
     bug, report = PLANTED[name], graded(name)
     assert not report.passed
@@ -66,14 +50,6 @@ def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
     assert bool(named) == bool(CAUSES[name])
 
 
-def test_the_gate_has_some_of_each_kind() -> None:
-    """By what the judge is to say of them; each guard has one below."""
-    assert RIGHT.keys() >= RIGHT_IN_GATE
-    assert PLANTED.keys() >= LEFT_TO_SLOW | OF_MANY_ROWS
-    gate = (PLANTED.keys() - LEFT_TO_SLOW) | {*only_by.ONLY_BY.values()}
-    assert {PLANTED[name].kind for name in gate} == {bug.kind for bug in PLANTED.values()}
-
-
 def test_four_of_five_bugs_have_a_cause() -> None:
     """By the table, with which each of them is compared above."""
     assert CAUSES.keys() == PLANTED.keys()
@@ -87,10 +63,7 @@ def test_the_page_counts_them() -> None:
     assert f"{said}, {len(PLANTED) - named} none" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*map(in_gate, RIGHT), *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_RIGHT)],
-)
+@pytest.mark.parametrize("name", few(RIGHT | MORE_RIGHT, reason=SECONDS, count=6))
 def test_a_correct_subject_has_no_findings(name: str) -> None:
     report = graded(name)
     assert report.passed, report.findings
@@ -113,14 +86,14 @@ def test_a_correct_subject_has_no_findings(name: str) -> None:
         assert recipe in measured.names
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_correct_subject_has_no_findings_at_the_full_level(name: str) -> None:
     report = graded(name, "full")
     assert not report.findings
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_caught_at_the_full_level(name: str) -> None:
     assert graded(name, "full", causes=False).findings
@@ -162,10 +135,7 @@ def test_stable_fails_if_correct_is_required() -> None:
     assert graded("truenorm, correct", require="correct", dtype="float32").passed
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=() if "aborts" in each else pytest.mark.slow) for each in FATAL],
-)
+@pytest.mark.parametrize("name", slow_unless(lambda name: "aborts" in name, FATAL, reason=SECONDS))
 @pytest.mark.usefixtures("without_long_calls")
 def test_a_crash_or_a_hang_is_a_finding(name: str) -> None:
     report = verify_target(FATAL[name])
@@ -176,14 +146,7 @@ def test_a_crash_or_a_hang_is_a_finding(name: str) -> None:
     assert expected.get(name.split()[0], "no answer within 3 s") in symptoms
 
 
-# The gate has one of each kind: of results that are wrong, of their form, of calls, of memory.
-REPRODUCED = {"raised", "ordinary", "recipe", "batch", "inputs"}
-
-
-@pytest.mark.parametrize(
-    "guard",
-    [pytest.param(each, marks=() if each in REPRODUCED else pytest.mark.slow) for each in GUARDS],
-)
+@pytest.mark.parametrize("guard", few(GUARDS, reason=SECONDS))
 def test_a_reproducer_reproduces(guard: str, tmp_path: Path) -> None:
     """In a process of its own, in ten lines, and it says what it saw."""
     spec = SubjectSpec(str(Path(only_by.__file__).resolve()), guard)
@@ -208,11 +171,7 @@ def _errors_of(reproducer: str, folder: Path) -> str:
 
 @pytest.mark.parametrize(
     "key",
-    [
-        "workspace",
-        "address",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("statistics", "accumulator")),
-    ],
+    few(("workspace", "statistics", "address", "accumulator"), reason=SECONDS, count=2),
 )
 def test_state_between_calls_is_the_cause(key: str, tmp_path: Path) -> None:
     """Of all findings on the output: and their reproducers make the other calls first."""
@@ -227,7 +186,7 @@ def test_state_between_calls_is_the_cause(key: str, tmp_path: Path) -> None:
         assert "AssertionError" in _errors_of(each.reproducer, tmp_path)
 
 
-@pytest.mark.slow
+@SLOW
 def test_an_error_that_vanishes_in_a_new_process(tmp_path: Path) -> None:
     """Weights that are packed once have the same wrong bits in every later call."""
     report = verify_target(f"{Path(only_by.__file__).resolve()}:packed")

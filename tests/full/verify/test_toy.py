@@ -27,7 +27,7 @@ def report() -> tv.Report:
     return tv.verify(toy.no_mean_of_dy)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a verdict takes half a minute")
 def test_nothing_is_found_in_what_is_right() -> None:
     report = tv.verify(toy.right)
     assert report.passed

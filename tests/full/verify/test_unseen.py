@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import truenorm.verify as tv
+from shared.choosing import few
 from shared.verify.unseen import kernels
 from shared.verify.unseen.kernels import SUBJECTS
 
@@ -20,8 +21,6 @@ HERE = Path(kernels.__file__).parent
 TRUTH = tomllib.loads((HERE / "truth.toml").read_text())
 SAID = tomllib.loads((HERE / "said.toml").read_text())["finding"]
 VERDICTS = {"right", "right but not the whole", "none", "wrong"}
-
-IN_THE_GATE = {"rms-next-power-of-two"}  # it takes the least time
 
 
 def without_ulps(cause: str) -> str:
@@ -40,13 +39,13 @@ def recorded(name: str, verdict: str) -> set[tuple[str, str]]:
 
 def as_parameter(name: str) -> Any:
     """Return a kernel for pytest; one about which the judge is known to be wrong must fail."""
-    marks = [] if name in IN_THE_GATE else [pytest.mark.slow]
-    if recorded(name, "wrong"):
-        marks.append(pytest.mark.xfail(reason="the judge names a cause that is not true"))
-    return pytest.param(name, marks=marks)
+    untrue = pytest.mark.xfail(reason="the judge names a cause that is not true")
+    return pytest.param(name, marks=[untrue] if recorded(name, "wrong") else [])
 
 
-@pytest.mark.parametrize("name", [as_parameter(name) for name in sorted(SUBJECTS)])
+@pytest.mark.parametrize(
+    "name", few(map(as_parameter, sorted(SUBJECTS)), reason="a verdict takes seconds")
+)
 def test_is_caught_and_no_cause_is_untrue(name: str) -> None:
     report = tv.verify(SUBJECTS[name], strict=True)
     of_accuracy = [each for each in report.findings if each.verdict == "accuracy"]
@@ -57,7 +56,6 @@ def test_is_caught_and_no_cause_is_untrue(name: str) -> None:
 
 def test_every_kernel_has_its_truth_and_what_was_said() -> None:
     assert set(TRUTH) == set(SUBJECTS) == {each["name"] for each in SAID}
-    assert set(SUBJECTS) >= IN_THE_GATE
 
 
 def test_every_verdict_goes_with_its_cause() -> None:

@@ -26,6 +26,8 @@ from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.targets import SubjectOptions, verify_target
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
 
+SLOW = pytest.mark.slow(reason="large user cases of all types take minutes")
+
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 
 
@@ -98,7 +100,7 @@ OPERATIONS = (
     ("spec", "dtype"),
     [
         # The gate has each operation and each type.
-        pytest.param(spec, dtype, marks=() if (k - m) % 3 == 0 else pytest.mark.slow)
+        pytest.param(spec, dtype, marks=() if (k - m) % 3 == 0 else SLOW)
         for k, spec in enumerate(OPERATIONS)
         for m, dtype in enumerate(each for each in FORMATS if each != "float64")
     ],
@@ -118,7 +120,7 @@ def test_float64_is_stable_by_float64() -> None:
     ("output", "dtype"),
     [
         # The gate has each output and each type.
-        pytest.param(output, dtype, marks=() if k == m else pytest.mark.slow)
+        pytest.param(output, dtype, marks=() if k == m else SLOW)
         for k, output in enumerate(("y", "dx", "dgamma", "dbeta"))
         for m, dtype in enumerate(FORMATS)
     ],
@@ -153,7 +155,7 @@ def test_a_wrong_special_value_is_reported(value: float) -> None:
         tv.check(subject(change=change), tv.case_of_shape((600, 64)))
 
 
-@pytest.mark.slow
+@SLOW
 def test_one_ulp_is_not_correct_anywhere() -> None:
     """Bounds tell a rounding from its neighbour; beside a tie alone they do not."""
     case = tv.case_of_shape((300, 130))
@@ -230,7 +232,7 @@ def test_other_bits_shapes_and_types_are_reported() -> None:
             tv.check(subject(change=change), case)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize(
     ("where", "rows", "message"),
     [
@@ -311,9 +313,7 @@ def test_a_case_beyond_the_domain_is_left_out() -> None:
         assert any(each.family == "own" for each in report.results) != out
 
 
-@pytest.mark.parametrize(
-    "shape", [(700, 512), pytest.param((2, 2**15 + 5), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("shape", [(700, 512), pytest.param((2, 2**15 + 5), marks=SLOW)])
 def test_no_exact_answer_is_larger_than_a_row(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -635,7 +635,7 @@ def target(tmp_path: Path) -> str:
     return str(tmp_path / "kernel.py")
 
 
-@pytest.mark.slow
+@SLOW
 def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(3, 7, 32)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", hidden_states=rows)

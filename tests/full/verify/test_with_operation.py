@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a verdict in a process takes half a minute")
 def test_the_operation_is_in_the_report_and_in_the_reproducer(file: Path) -> None:
     report = verify_target(f"{file}:subject", operation="rms_norm")
     assert report.operation is tv.RMS_NORM

@@ -39,7 +39,7 @@ def test_a_case_exposes_a_bug(name: str) -> None:
     assert_exposed(RMS_NORM, bug)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="every planted kernel on every case takes minutes")
 @pytest.mark.parametrize("operation", NORMS, ids=lambda each: each.spec)
 def test_a_case_exposes_every_bug(operation: Norm) -> None:
     for bug in planted_bugs(operation):

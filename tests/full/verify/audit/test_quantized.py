@@ -88,7 +88,7 @@ def test_a_case_exposes_a_bug() -> None:
     assert_exposed("rms_norm,quant=nvfp4")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="every planted kernel on every case takes minutes")
 @pytest.mark.parametrize("operation", SCHEMES)
 def test_a_case_exposes_every_bug(operation: str) -> None:
     assert_exposed(operation)

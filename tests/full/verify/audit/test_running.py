@@ -18,6 +18,8 @@ from truenorm.verify.audit.replacing import AuditTask, Observations
 from truenorm.verify.audit.running import audit_tests
 from truenorm.verify.running.records import CannotRunError
 
+SLOW = pytest.mark.slow(reason="an audit runs the tests of a package once for each planted kernel")
+
 KERNELS = """
 import numpy as np
 
@@ -136,7 +138,7 @@ def test_tests_that_fail_unchanged(tests: list[str]) -> None:
         audit_tests(tests, AuditTask(KERNEL, "rms_norm"))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
 def test_wrong_operation(tests: list[str]) -> None:
     with pytest.raises(
@@ -145,7 +147,7 @@ def test_wrong_operation(tests: list[str]) -> None:
         audit_tests(tests, AuditTask(KERNEL, "layer_norm,beta=false"))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
 def test_wrong_signature(tests: list[str]) -> None:
     task = AuditTask(KERNEL, "rms_norm", signature="weight, x, eps")
@@ -153,7 +155,7 @@ def test_wrong_signature(tests: list[str]) -> None:
         audit_tests(tests, task)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("tests", [ELSEWHERE], indirect=True)
 def test_kernel_that_is_never_called(tests: list[str]) -> None:
     with pytest.raises(
@@ -164,7 +166,7 @@ def test_kernel_that_is_never_called(tests: list[str]) -> None:
         audit_tests(tests, AuditTask("other:rms_norm", "rms_norm"))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("tests", [STRICT], indirect=True)
 def test_strict_tests_catch_everything(tests: list[str]) -> None:
     """All cases of the judge within a domain, by the pytest plugin, in two jobs."""
@@ -173,7 +175,7 @@ def test_strict_tests_catch_everything(tests: list[str]) -> None:
     assert len(audit.outcomes) > 10
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
 def test_time_limit(tests: list[str]) -> None:
     with pytest.raises(CannotRunError, match=r"no answer within 0\.1 s"):

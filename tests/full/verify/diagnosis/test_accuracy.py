@@ -21,6 +21,8 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
 
+SLOW = pytest.mark.slow(reason="all hypotheses of all types take minutes")
+
 SMALL = 2**12
 Kernel = Callable[[Case], Float64s]
 ADD_RMS_NORM = tv.norm("add_rms_norm")
@@ -61,7 +63,7 @@ PLACES = [
     *((ADD_RMS_NORM, "bfloat16", output) for output in ("y", "sum", "dx", "dgamma")),
     (tv.norm("rms_norm", gain="zero-centred"), "float16", "y"),
 ]
-SOME_TYPES = [pytest.param("float16", marks=pytest.mark.slow), "bfloat16", "float32"]
+SOME_TYPES = [pytest.param("float16", marks=SLOW), "bfloat16", "float32"]
 GATED = [(tv.LAYER_NORM, "float32", "dx"), (ADD_RMS_NORM, "bfloat16", "sum")]
 """One in 15 hypotheses of these runs in the gate; all others run in the slow session."""
 
@@ -73,7 +75,7 @@ GATED = [(tv.LAYER_NORM, "float32", "dx"), (ADD_RMS_NORM, "bfloat16", "sum")]
             *place,
             words,
             id=f"{place[0].name}-{place[1]}-{place[2]}-{words}",
-            marks=() if place in GATED and k % 15 == 0 else pytest.mark.slow,
+            marks=() if place in GATED and k % 15 == 0 else SLOW,
         )
         for place in PLACES
         for k, words in enumerate(place[0].knowledge.hypotheses(place[2]))

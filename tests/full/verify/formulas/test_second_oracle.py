@@ -14,6 +14,8 @@ from truenorm.verify.operations import OF_NORMS_OF_UNITS, parse_operation
 from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.types import Float64s
 
+SLOW = pytest.mark.slow(reason="balls of all cases of all variants take minutes")
+
 TYPES = ("float32", "bfloat16", "float16", "float64")
 PLAIN = ("layer_norm", "rms_norm")
 VARIANTS = (
@@ -77,7 +79,7 @@ WAYS = [
     pytest.param(
         dtype,
         written,
-        marks=() if written or dtype == DERIVED_IN_GATE else pytest.mark.slow,
+        marks=() if written or dtype == DERIVED_IN_GATE else SLOW,
         id=f"{dtype}-{'written' if written else 'derived'}",
     )
     for dtype in TYPES
@@ -95,7 +97,7 @@ def test_all_quick_cases(spec: str, dtype: str, written: bool) -> None:
     assert unproven == 0
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("spec", VARIANTS)
 def test_variants(spec: str, dtype: str) -> None:

@@ -213,7 +213,7 @@ def program(tmp_path: Path) -> tv.Subject:
     return tv.Subject(command=[sys.executable, str(file)])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="a large call to a program takes half a minute")
 def test_a_program_gets_a_large_call(program: tv.Subject) -> None:
     with pytest.raises(AssertionError, match=r"is 0\.0, the exact answer .* in one call with"):
         tv.check(program, CASE)

@@ -106,7 +106,7 @@ def test_midpoints_of_other_gains_and_types(operation: Norm, dtype: str, output:
         assert output != "y" or not np.any(case.inputs.get("beta", 0))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="all cases near midpoints take minutes")
 @of_each_norm
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str) -> None:

@@ -166,7 +166,16 @@ def test_unknown_recipe_is_refused() -> None:
         (tn.rms_norm, tv.norm("rms_norm", gain="zero-centred"), "the gain is gamma, and not 1"),
     ],
 )
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        pytest.param(
+            "bfloat16",
+            marks=pytest.mark.slow(reason="a verdict of a second type takes as long as the first"),
+        ),
+    ],
+)
 def test_other_operation_is_recognized(
     function: Function, operation: tv.Norm, cause: str, dtype: str
 ) -> None:

@@ -15,6 +15,8 @@ from truenorm.verify.operation import Case, shape_of_layout
 from truenorm.verify.oracle import compute_exact
 from truenorm.verify.types import dtype_of
 
+SLOW = pytest.mark.slow(reason="decimals of many cases take minutes")
+
 TYPES = ("float32", "bfloat16", "float64", "float16")
 GROUPED = (
     ("group_norm,groups=8", "as-24x25"),
@@ -95,13 +97,13 @@ def test_gated() -> None:
     assert sum(count_equal(random_case(*one, next(kinds), 2)) for one in GATED) > 1800
 
 
-@pytest.mark.slow
+@SLOW
 def test_many_grouped() -> None:
     every = [random_case(*one, kind, 3, 1) for one in GROUPED for kind in TYPES]
     assert sum(map(count_equal, every)) > 30_000
 
 
-@pytest.mark.slow
+@SLOW
 def test_many_gated() -> None:
     every = [random_case(*one, kind, 5, 1) for one in GATED for kind in TYPES]
     assert sum(map(count_equal, every)) > 18_000

@@ -1,12 +1,11 @@
 """Every planted bug of a grouped norm is caught, and no wrong cause is named."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import truenorm.verify as tv
 from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
+from shared.choosing import few, slow_unless
 from shared.verify.grouped.kernels import Textbook, judge_cases
 from shared.verify.grouped.planted import PLANTED, Planted, grouped
 from shared.verify.grouped.unseen import UNSEEN, Unseen
@@ -38,16 +37,14 @@ def cases_of(subject: tv.Subject, family: str = "") -> list[Case]:
     ]
 
 
-OF_THE_GATE = {bug.spec: bug.name for bug in reversed(PLANTED)}.values()
-"""The first bug of each operation."""
+FIRST_OF_NORM = {bug.spec: bug.name for bug in reversed(PLANTED)}.values()
 
 
-def in_gate(bug: Planted) -> Any:
-    marks = () if bug.name in OF_THE_GATE else pytest.mark.slow
-    return pytest.param(bug, marks=marks, id=bug.name)
-
-
-@pytest.mark.parametrize("bug", [in_gate(bug) for bug in PLANTED])
+@pytest.mark.parametrize(
+    "bug",
+    slow_unless(lambda bug: bug.name in FIRST_OF_NORM, PLANTED, reason="a verdict takes seconds"),
+    ids=[bug.name for bug in PLANTED],
+)
 def test_a_planted_bug_is_caught(bug: Planted) -> None:
     report = judge_cases(bug.subject, small_cases(bug), strict=False)
     assert not report.passed
@@ -58,14 +55,11 @@ def test_a_planted_bug_is_caught(bug: Planted) -> None:
     assert bool(named) == bool(bug.cause)
 
 
-UNSEEN_IN_GATE = 6
-WRONG = [
-    pytest.param(each, marks=() if k < UNSEEN_IN_GATE else pytest.mark.slow, id=f"{k}-{each.spec}")
-    for k, each in enumerate(UNSEEN)
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    "wrong",
+    few(UNSEEN, reason="a verdict takes seconds"),
+    ids=[f"{k}-{each.spec}" for k, each in enumerate(UNSEEN)],
+)
 def test_an_unseen_bug_gets_its_cause_or_none(wrong: Unseen) -> None:
     subject = wrong.kernel(grouped(wrong.spec)).subject()
     report = judge_cases(subject, cases_of(subject), strict=False)

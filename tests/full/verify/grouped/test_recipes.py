@@ -80,7 +80,16 @@ def recipe_of(kernel: Textbook, dtype: str) -> Recipe:
     return recipe
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bfloat16",
+        pytest.param(
+            "float16",
+            marks=pytest.mark.slow(reason="a verdict of a second type takes as long as the first"),
+        ),
+    ],
+)
 @pytest.mark.parametrize(
     ("kernel", "spec", "name"),
     [

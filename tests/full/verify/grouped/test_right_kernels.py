@@ -11,6 +11,8 @@ from shared.verify.grouped.planted import grouped
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import scope
 
+SLOW = pytest.mark.slow(reason="all cases of all grouped norms take minutes")
+
 SPECS = (
     "rms_norm,groups=4",
     "layer_norm,groups=2",
@@ -38,7 +40,7 @@ SHARE = 4
 """In the gate, an operation is judged by one of so many cases, each by others."""
 
 
-@pytest.mark.parametrize("every", [SHARE, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [SHARE, pytest.param(1, marks=SLOW)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("spec", SPECS)
 def test_small_cases(spec: str, dtype: str, every: int) -> None:
@@ -75,7 +77,7 @@ def assert_passes(report: Report) -> None:
     assert {each.grade for each in report.grades} <= {"stable", "faithful", "correct"}
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize(
     ("kernel", "spec", "dtype"),
     [
@@ -89,7 +91,7 @@ def test_quick_level_without_long_calls(kernel: Any, spec: str, dtype: str) -> N
     assert_passes(judge_cases(subject, cases, strict=False))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize(
     ("kernel", "spec", "dtype"),
     [

@@ -90,7 +90,7 @@ def named(operation: str, dtype: str, shape: tuple[int, int]) -> list[tuple[str,
     return pairs
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="all recipes of all schemes take minutes")
 @pytest.mark.parametrize(("scheme", "dtype"), [*product(SCHEMES, ["bfloat16", "float16"])])
 def test_every_recipe_is_named(scheme: str, dtype: str) -> None:
     """168 runs: 7 schemes, 2 types, 6 recipes and 2 orders of the sum."""

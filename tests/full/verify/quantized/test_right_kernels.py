@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 import truenorm.verify as tv
+from shared.choosing import few
 from shared.verify.quantized.engines import AITER_TRITON, ENGINES, LEAST, at_least, floored
-from shared.verify.quantized.kernels import Array, F, Kernel, judge, quantized_norm, some
+from shared.verify.quantized.kernels import Array, F, Kernel, judge, quantized_norm
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
 
@@ -39,7 +40,7 @@ RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
 """By operation: how the kernel rounds, and the recipe and the way that are to be named."""
 
 
-@pytest.mark.parametrize("operation", some(RIGHT, 3))
+@pytest.mark.parametrize("operation", few(RIGHT, reason="a verdict takes seconds"))
 def test_passes_with_its_recipe(operation: str) -> None:
     how, recipe, way = RIGHT[operation]
     report = judge(Kernel(quantized_norm(operation), **how).subject())
@@ -48,7 +49,7 @@ def test_passes_with_its_recipe(operation: str) -> None:
     assert report.recipes[0].shares[recipe] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="all cases of all quantized norms take minutes")
 @pytest.mark.parametrize(
     "operation", ["rms_norm,quant=e4m3fn", "rms_norm,quant=e4m3fn,scale=per-128"]
 )
@@ -58,7 +59,7 @@ def test_large_calls_pass(operation: str) -> None:
     assert report.verdicts["large calls"] == "pass"
 
 
-@pytest.mark.parametrize("name", some(ENGINES, 4))
+@pytest.mark.parametrize("name", few(ENGINES, reason="a verdict takes seconds"))
 def test_kernel_of_an_engine_passes(name: str) -> None:
     engine = ENGINES[name]
     report = judge(engine.kernel.subject(), calls=False)

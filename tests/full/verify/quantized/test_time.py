@@ -35,7 +35,7 @@ class Timed(Kernel):
         return results
 
 
-@pytest.mark.slow
+@pytest.mark.slow(reason="times depend on the machine")
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
 def test_time_beyond_the_kernel(name: str) -> None:
     print(f"\n{name:36}" + "".join(f"{dtype:>10}" for dtype in DTYPES))  # noqa: T201 (a table for people)

@@ -14,6 +14,8 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.running.programs import ends, is_running, needs_proc
 
+SLOW = pytest.mark.slow(reason="processes that outlive their parent are waited for")
+
 pytestmark = [
     needs_proc,
     pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups"),
@@ -108,7 +110,7 @@ def test_a_kernel_ends_with_its_judge(judge: Judge, name: str) -> None:
     check_end(judge, judge.children()[0], name)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("wait", list(WAITS)[1:])
 def test_whatever_the_kernel_does(judge: Judge, wait: str) -> None:
     kernel(judge.folder, note(judge.folder) + WAITS[wait])
@@ -117,7 +119,7 @@ def test_whatever_the_kernel_does(judge: Judge, wait: str) -> None:
     check_end(judge, pid)
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_file_that_is_still_loaded(judge: Judge) -> None:
     kernel(judge.folder, "return x", before=note(judge.folder) + HOLD)
     verify(judge)
@@ -134,7 +136,7 @@ def test_a_program(judge: Judge) -> None:
     check_end(judge, judge.children()[0])
 
 
-@pytest.mark.slow
+@SLOW
 def test_processes_of_a_pool(judge: Judge) -> None:
     parent = "open(f'/proc/{os.getppid()}/cmdline').read()"
     in_judge = f"import os\nif 'multiprocessing' not in {parent}: return x\n"
@@ -168,7 +170,7 @@ def test_the_runner_of_a_recording(judge: Judge) -> None:
     check_end(judge, judge.children()[0])
 
 
-@pytest.mark.parametrize("serve", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("serve", [False, pytest.param(True, marks=SLOW)])
 def test_a_run_of_a_score(judge: Judge, serve: bool) -> None:
     (judge.folder / "torch.py").write_text(note(judge.folder) + HOLD)
     python = judge.folder / "python"

@@ -25,6 +25,8 @@ from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
 from truenorm.verify.suite import case
 from truenorm.verify.targets import verify_target
 
+SLOW = pytest.mark.slow(reason="processes that hang are waited for")
+
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 
 CASE = case("float32-normal-4x5")
@@ -96,7 +98,7 @@ def test_separate_process(tmp_path: Path, line: str) -> None:
         ("time.sleep(60)", "gave no answer within 0.5 s"),
         ("return np.zeros(10**7)", "above"),
         *(
-            pytest.param(line, failure, marks=pytest.mark.slow)
+            pytest.param(line, failure, marks=SLOW)
             for line, failure in (
                 ("os._exit(0)", "ended with exit code 0"),
                 ("sys.exit(3)", "raised SystemExit: 3; this ends the program"),
@@ -170,7 +172,7 @@ def test_files_that_cannot_run(tmp_path: Path, body: str, message: str) -> None:
         verify_target(_file(tmp_path, body), dtypes=["float16"], start_seconds=seconds)
 
 
-@pytest.mark.slow
+@SLOW
 def test_worker_that_stops_between_calls(tmp_path: Path) -> None:
     """Its pipe is full, so that sending would block."""
     line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
@@ -180,7 +182,7 @@ def test_worker_that_stops_between_calls(tmp_path: Path) -> None:
         assert "no answer within 1 s" in process.run(LARGE, Call()).failure
 
 
-@pytest.mark.slow
+@SLOW
 def test_worker_that_cannot_be_restarted(tmp_path: Path) -> None:
     mark = tmp_path / "crashed"
     body = (

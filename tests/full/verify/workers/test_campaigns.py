@@ -23,6 +23,8 @@ from truenorm.verify.report.json_report import to_json
 from truenorm.verify.suite import seeded_cases
 from truenorm.verify.types import FORMATS, Array
 
+SLOW = pytest.mark.slow(reason="a campaign takes half a minute")
+
 FILE = Path(kernels.__file__)
 
 campaign = partial(tv.campaign, strict=True)
@@ -46,7 +48,7 @@ QUICK = (tv.RMS_NORM, "float32")
 
 @pytest.mark.parametrize(
     ("operation", "dtype"),
-    [QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in EACH if each != QUICK)],
+    [QUICK, *(pytest.param(*each, marks=SLOW) for each in EACH if each != QUICK)],
 )
 def test_cases_of_seeds(operation: tv.Norm, dtype: str) -> None:
     """Seeds have distinct cases and the same number of them: a part needs no list of names."""
@@ -92,7 +94,7 @@ def test_processes() -> None:
         assert text_of(campaign(kernels.wrong, 4, seed=3, executor=executor)) == plain
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("count", [1, 2])
 def test_whole_seed(count: int) -> None:
     target = f"{FILE}:wrong"
@@ -102,7 +104,7 @@ def test_whole_seed(count: int) -> None:
         assert text_of(campaign_target(target, settings, executor=executor)) == plain
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("_narrow")
 def test_kernel_that_only_random_cases_expose(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is wrong at widths that no fixed case has."""
@@ -120,7 +122,7 @@ def test_kernel_that_only_random_cases_expose(monkeypatch: pytest.MonkeyPatch) -
         exec(first.reproducer, {})
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("_narrow")
 def test_wrong_elements_by_grade() -> None:
     counts = {
@@ -153,7 +155,7 @@ CRASHING = CampaignSettings(30, 7, "quick", "stable")
 
 
 @pytest.mark.usefixtures("_narrow")
-@pytest.mark.slow
+@SLOW
 def test_three_crashes() -> None:
     result = campaign_target(f"{FILE}:aborts", CRASHING)
     assert not result.passed
@@ -162,7 +164,7 @@ def test_three_crashes() -> None:
     assert "did not run" in page.campaign_conclusion(result)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("_narrow")
 def test_crashes_in_a_worker() -> None:
     plain = text_of(campaign_target(f"{FILE}:aborts", CRASHING))

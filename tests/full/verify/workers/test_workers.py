@@ -23,6 +23,8 @@ from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.targets import verify_target
 from truenorm.verify.workers import RemoteSubject, map_in_order, run_named
 
+SLOW = pytest.mark.slow(reason="a verdict by workers takes half a minute")
+
 FILE = Path(kernels.__file__)
 
 
@@ -46,7 +48,7 @@ def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "load_or_compute", None)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("count", [1, 2])
 def test_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     plain = text_of(tv.verify(kernels.wrong))
@@ -55,7 +57,7 @@ def test_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         assert text_of(tv.verify(kernels.wrong, executor=executor)) == plain
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("short")
 def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact answers come from the workers: this process computes none."""
@@ -66,7 +68,7 @@ def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.slow
+@SLOW
 def test_order_of_tasks_and_user_cases() -> None:
     executor = Backwards()
     own = [tv.case_of_shape((3, 5), "float32")]
@@ -93,7 +95,7 @@ def test_workers_load_the_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert report.grades[0].grade == "wrong"
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("short")
 def test_file_that_changes_between_runs(tmp_path: Path) -> None:
     file = tmp_path / "changing.py"
@@ -106,7 +108,7 @@ def test_file_that_changes_between_runs(tmp_path: Path) -> None:
     assert (before.grades[0].grade, after.grades[0].grade) == ("correct", "conditional")
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("short")
 def test_crashes() -> None:
     one_by_one = verify_target(f"{FILE}:aborts")

@@ -1,7 +1,6 @@
 """All subjects of the judge's tests: planted bugs, fatal ones and correct ones."""
 
 import tomllib
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shared.verify.planted import fatal
@@ -28,22 +27,8 @@ CAUSES: dict[str, list[str]] = tomllib.loads(
 """By bug: words of which one stands in each cause that is named; none where none is."""
 
 
-def _alike(bugs: Iterable[PlantedBug]) -> Iterator[str]:
-    """Yield all but the first of each kind; each guard has another one that only it sees."""
-    seen: set[object] = set()
-    for bug in bugs:
-        if bug.kind in seen:
-            yield bug.subject.name
-        seen.add(bug.kind)
-
-
-LONG = {
-    *("unaligned columns left out", "a workspace not cleared", "mean saved in the storage type"),
-    *("elements beyond 2^24 left out", "elements of y beyond 2^25 left out"),
-}
-"""Planted bugs whose verdict takes seconds."""
-LEFT_TO_SLOW = {*_alike(bug for name, bug in PLANTED.items() if name not in LONG), *LONG}
-"""Planted bugs that the gate does not look for one by one."""
+FIRST_OF_KIND = {bug.kind: name for name, bug in reversed(PLANTED.items())}.values()
+"""The first bug of each kind: what the judge is to say of it."""
 
 OF_MANY_ROWS = {
     *("rows beyond 65,535 skipped", "sums without rows beyond 65,535"),

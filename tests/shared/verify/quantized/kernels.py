@@ -3,13 +3,12 @@
 A wrong kernel replaces one method. Conversions use ml_dtypes, not the tables of the judge.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
@@ -37,14 +36,6 @@ OF_MANY_ROWS = ("large", "row-counts", "batch-sizes")
 """Families whose calls take most of the time of a kernel in NumPy."""
 OF_CALLS = ("batch", "repeated", "served")
 """Families that compare the bits of calls."""
-
-
-def some(names: Iterable[str], every: int) -> list[Any]:
-    """Return parameters of a test; the gate has one of so many, the slow session has all."""
-    return [
-        pytest.param(name, marks=pytest.mark.slow if k % every else ())
-        for k, name in enumerate(names)
-    ]
 
 
 def quantized_norm(operation: str) -> Norm:

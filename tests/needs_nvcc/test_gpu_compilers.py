@@ -18,6 +18,8 @@ from benchmarks.gpu import (
 )
 from truenorm.kernels.gpu.plan import KERNELS, source_of
 
+SLOW = pytest.mark.slow(reason="nvcc compiles each form for seconds")
+
 NO_SPILLS = 8192
 """The longest rows whose kernels spill no registers."""
 
@@ -44,7 +46,7 @@ def by_kernel(compiler: str) -> list[Any]:
     for kernel, size in dict.fromkeys((each.kernel, each.size) for each in every):
         chosen = [each for each in every if (each.kernel, each.size) == (kernel, size)]
         name = f"{compiler}-{kernel}-{size}"
-        parameters.append(pytest.param(compiler, chosen, marks=pytest.mark.slow, id=name))
+        parameters.append(pytest.param(compiler, chosen, marks=SLOW, id=name))
     return parameters
 
 
@@ -71,7 +73,7 @@ def test_a_short_row_spills_nothing() -> None:
     assert 0 < use.registers <= 255
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("name", COMPILERS)
 def test_a_warning_is_an_error(name: str) -> None:
     skip_without(name)
@@ -95,14 +97,14 @@ def test_nothing_is_contracted() -> None:
     check_ptx(Subject("backward", 256, "float32", "layer norm"))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("nvcc")
 @pytest.mark.parametrize("subject", list(subjects(list(KERNELS), SIZES, list(TYPES))), ids=str)
 def test_nothing_is_contracted_anywhere(subject: Subject) -> None:
     check_ptx(subject)
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("nvcc")
 def test_check_detects_contraction(monkeypatch: pytest.MonkeyPatch) -> None:
     """With -fmad=true, the same check fails."""
@@ -111,7 +113,7 @@ def test_check_detects_contraction(monkeypatch: pytest.MonkeyPatch) -> None:
         check_ptx(Subject("backward", 256, "float32", "layer norm"))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.usefixtures("nvcc")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("norm", NORMS)
