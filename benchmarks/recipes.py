@@ -15,10 +15,11 @@ from benchmarks.environments import RECIPES, VARIABLES, python_for, versions
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.verify import Recipe, cases
+from truenorm.verify.calls import Call
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.process import SubjectProcess
-from truenorm.verify.running.records import Call, CannotRunError
+from truenorm.verify.running.records import CannotRunError
 
 FILES = (RESULTS / "recipes.json",)
 DTYPES = ("bfloat16", "float16")

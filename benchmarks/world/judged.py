@@ -13,10 +13,11 @@ from benchmarks.common import progress
 from benchmarks.world.listed import ListedNorm
 from truenorm.tools.progress import status_line
 from truenorm.verify import Report, case_from
+from truenorm.verify.calls import Call
 from truenorm.verify.cases.named import entries
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.running.process import SubjectProcess
-from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
+from truenorm.verify.running.records import CannotRunError, GaveUpError
 from truenorm.verify.targets import verify_target
 from truenorm.verify.types import Array, dtype_of, unit_roundoff
 

@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 import truenorm as tn
 import truenorm.verify as tv
 from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
+from truenorm.verify.calls import Call
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.targets import verify_target
 

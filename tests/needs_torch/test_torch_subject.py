@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 import truenorm.verify as tv
 from needs_torch import kernels
 from needs_torch.kernels import Tensor
+from truenorm.verify.calls import LARGE, Call
 from truenorm.verify.running.pytorch import Tensors
-from truenorm.verify.running.records import LARGE, Call
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.torch_subject import FormName
 

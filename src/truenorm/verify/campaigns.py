@@ -11,6 +11,7 @@ from typing import NamedTuple, Unpack
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.bounds import GRADES, POWERS, compare_with_answers
+from truenorm.verify.calls import Call
 from truenorm.verify.cases.families import SEEDS
 from truenorm.verify.grading.checks import check_case, relax_sums
 from truenorm.verify.grading.consequences import drop_unclaimed
@@ -23,7 +24,7 @@ from truenorm.verify.judge import outputs_of, spec_of
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.oracle import expected, forget, remember
 from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
-from truenorm.verify.running.records import Call, Runner
+from truenorm.verify.running.records import Runner
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import LEVELS, seeded_cases

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from truenorm.tools.progress import Progress
+from truenorm.verify.calls import ALONE, FEW_ELEMENTS, Call, calls_of
 from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.diagnosis.conduct import depends_on_calls
 from truenorm.verify.grading.checks import check_case
@@ -20,15 +21,7 @@ from truenorm.verify.oracle import (
     expected,
 )
 from truenorm.verify.running.process import MAX_DEATHS, SubjectProcess
-from truenorm.verify.running.records import (
-    ALONE,
-    FEW_ELEMENTS,
-    Call,
-    GaveUpError,
-    Record,
-    Runner,
-    calls_of,
-)
+from truenorm.verify.running.records import GaveUpError, Record, Runner
 from truenorm.verify.running.torch_subject import TRIAL_SHAPE
 from truenorm.verify.time_limit import WithinLimit
 from truenorm.verify.user_cases import (

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
+from truenorm.verify.calls import Call
 from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.operation import EVERYWHERE, Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
-from truenorm.verify.running.records import Call, GaveUpError, Record, Runner
+from truenorm.verify.running.records import GaveUpError, Record, Runner
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases as cases_of

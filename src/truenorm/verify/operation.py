@@ -437,8 +437,6 @@ class Case:
         Whether its answers come from enclosures: integers would take seconds for wide rows.
     compared : bool
         Whether results are compared between calls only: answers of many wide rows take seconds.
-    only_shape : tuple of int
-        The shape of x in every call, if the subject takes no other.
     """
 
     operation: Operation = field(repr=False)
@@ -458,7 +456,6 @@ class Case:
     seeded: bool = False
     enclosed: bool = False
     compared: bool = False
-    only_shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown kind or layout."""
@@ -491,8 +488,6 @@ class Case:
 
     def in_layout(self, rows: Array, name: str = "") -> Array:
         """Return rows in the layout of the case; `name` is the input."""
-        if self.only_shape:
-            return rows.reshape(self.only_shape)
         of_gradient = self.gradient_layout if name in self.operation.inputs_of("gradient") else ""
         if self.layout.startswith(AS_SHAPE):
             shape = shape_of_layout(self.layout)

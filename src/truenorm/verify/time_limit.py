@@ -14,23 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorm.tools.text import duration
+from truenorm.verify.calls import (
+    MOST_SECONDS,
+    ROWS,
+    Call,
+)
 from truenorm.verify.grading.large_calls import PATIENCE, planned_calls
 from truenorm.verify.operation import Case
-from truenorm.verify.running.records import (
-    AFTER_OTHERS,
-    INTERLEAVED,
-    LARGE,
-    LARGE_FORWARD,
-    LATER,
-    MANY,
-    MOST_SECONDS,
-    REPEATED_ROWS,
-    ROWS,
-    TWICE,
-    Call,
-    Record,
-    Runner,
-)
+from truenorm.verify.running.records import Record, Runner
 from truenorm.verify.subject import Subject
 from truenorm.verify.user_cases import is_user_case
 
@@ -38,8 +29,6 @@ SECONDS = 60.0
 """The limit by default."""
 FIRST_SECONDS, FIRST_PART = 1.0, 1 / 60
 """Calls are made as they come until they have taken so long, or this part of the limit."""
-PASSES = {LATER: 2.0, INTERLEAVED: 1.5, TWICE: 1.5, AFTER_OTHERS: 3.0}
-"""How many forward and backward passes a call makes, if not one."""
 TALL, WIDE = 16, 2048
 """Rows and columns that the first calls must have had for a prediction."""
 FAR_MORE = 4.0
@@ -105,7 +94,7 @@ def rows_of(case: Case, call: Call) -> int:
     """Return the number of rows of a call."""
     if call.kind == ROWS:
         return call.stop - call.start
-    return call.stop if call.kind in REPEATED_ROWS else case.shape[0]
+    return call.stop if call.how.repeats_rows else case.shape[0]
 
 
 def calls_to_make(case: Case) -> list[Call]:
@@ -148,10 +137,9 @@ class WithinLimit:
         record = self._runner.run(case, call)
         self._spent += record.seconds
         shape = _shape(case, call)
-        if not record.failure and call.kind != MANY:
-            passes = PASSES.get(call.kind, 1.0)
+        if not record.failure and not call.how.until_different:
             first = shape not in self._shapes
-            seconds = record.seconds / passes
+            seconds = record.seconds / call.how.pairs
             self._timed.append(Timed(rows, rows * case.shape[1], first, seconds))
         self._shapes.add(shape)
         return record
@@ -160,7 +148,7 @@ class WithinLimit:
         """Return True if a call is to be made."""
         if self._cost is not None:
             most = HANG_PART * self.subject.seconds
-            if call.kind != MANY and self._predict(case, call) > most:
+            if not call.how.until_different and self._predict(case, call) > most:
                 return False
         if self._chosen is None:
             return True
@@ -173,8 +161,8 @@ class WithinLimit:
         """Return the seconds of a call, without those of a new shape."""
         assert self._cost is not None
         rows = rows_of(case, call)
-        seconds = self._cost.of(rows, rows * case.shape[1]) * PASSES.get(call.kind, 1.0)
-        if call.kind == MANY:
+        seconds = self._cost.of(rows, rows * case.shape[1]) * call.how.pairs
+        if call.how.until_different:
             return min(call.stop * seconds, max(MOST_SECONDS, seconds))
         return seconds
 
@@ -226,7 +214,7 @@ class WithinLimit:
             seconds, shape = self._predict(case, call), _shape(case, call)
             if shape not in self._shapes:
                 seconds += self._cost.shape / users[shape]
-            if call.kind in (LARGE, LARGE_FORWARD) and seconds > PATIENCE:
+            if call.how.large and seconds > PATIENCE:
                 continue  # it is not made in any case
             # The first of a family or of a kind of call shows more than the second.
             like = case.dtype, case.family if place not in plain else call.kind

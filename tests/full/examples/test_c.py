@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from truenorm.verify import suite
+from truenorm.verify.calls import Call
 from truenorm.verify.judge import check
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OUTPUTS, RMS_NORM
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.vectors import write_vectors
 from truenorm.verify.running.command import CommandRunner
-from truenorm.verify.running.records import Call
 from truenorm.verify.subject import Subject
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "c"

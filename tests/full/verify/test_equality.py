@@ -14,6 +14,7 @@ import truenorm.verify as tv
 from shared.cli.recording import run
 from shared.verify.fake_report import wide
 from truenorm.verify import equality, suite
+from truenorm.verify.calls import Call
 from truenorm.verify.equality import output_difference, ulp_distances
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.terminal import (
@@ -22,7 +23,7 @@ from truenorm.verify.report.terminal import (
     show_equality,
     worst_differences,
 )
-from truenorm.verify.running.records import Call, GaveUpError, Record
+from truenorm.verify.running.records import GaveUpError, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 

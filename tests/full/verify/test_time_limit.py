@@ -10,14 +10,7 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.fake_report import finding, made, wide
 from truenorm.verify.baseline import compare_with_baseline, entries_of
-from truenorm.verify.cases.families import EPS
-from truenorm.verify.collecting import collect
-from truenorm.verify.grading.report import Report, TooSlow
-from truenorm.verify.judge import grade_records
-from truenorm.verify.operation import Case
-from truenorm.verify.report.html import to_html
-from truenorm.verify.report.wording import conclusion, too_slow_lines
-from truenorm.verify.running.records import (
+from truenorm.verify.calls import (
     AFTER_OTHERS,
     INTERLEAVED,
     LARGE,
@@ -27,9 +20,16 @@ from truenorm.verify.running.records import (
     ROWS,
     TWICE,
     Call,
-    Record,
     calls_of,
 )
+from truenorm.verify.cases.families import EPS
+from truenorm.verify.collecting import collect
+from truenorm.verify.grading.report import Report, TooSlow
+from truenorm.verify.judge import grade_records
+from truenorm.verify.operation import Case
+from truenorm.verify.report.html import to_html
+from truenorm.verify.report.wording import conclusion, too_slow_lines
+from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases

@@ -22,6 +22,7 @@ from truenorm.verify.audit.replacing import (
     parse_kernel_path,
     parse_signature,
 )
+from truenorm.verify.calls import Call
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.norm import Norm
@@ -29,7 +30,7 @@ from truenorm.verify.norms.recipes import shows_recipe
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.running.command import Program
-from truenorm.verify.running.records import Call, CannotRunError
+from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import cases

@@ -14,6 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.verify.calls import (
+    AGAIN,
+    INTERLEAVED,
+    LATER,
+    PAUSED,
+    PLAIN,
+    ROWS,
+    TILED,
+    TWICE,
+    other_rows,
+)
 from truenorm.verify.diagnosis.accuracy import (
     MIN_CASES,
     MIN_ELEMENTS,
@@ -25,18 +36,7 @@ from truenorm.verify.diagnosis.accuracy import (
 from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, compute_exact, expected, output_types
-from truenorm.verify.running.records import (
-    AGAIN,
-    INTERLEAVED,
-    LATER,
-    PAUSED,
-    PLAIN,
-    ROWS,
-    TILED,
-    TWICE,
-    Record,
-    other_rows,
-)
+from truenorm.verify.running.records import Record
 from truenorm.verify.types import (
     FORMATS,
     Array,
@@ -224,7 +224,8 @@ def explain_stale(output: str, cases: Sequence[CaseRecords]) -> str:
         result, case = each.result(output, INTERLEAVED), each.case
         if result is None or _is_answer(case, output, result):
             return ""
-        data = {name: other_rows(case)[name] for name in case.operation.inputs_of("data")}
+        (other,) = other_rows(case)
+        data = {name: other.inputs[name] for name in case.operation.inputs_of("data")}
         if not _is_answer(case.with_inputs(**data), output, result):
             return ""
     return f"backward uses the state of the latest forward: {output} is right for its rows"

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from truenorm.verify.calls import PLAIN, TILED, case_of_call
 from truenorm.verify.grading.invariance import check_invariance
 from truenorm.verify.grading.large_calls import check_large
 from truenorm.verify.grading.symptoms import (
@@ -19,14 +20,7 @@ from truenorm.verify.grading.symptoms import (
 )
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, expected
-from truenorm.verify.running.records import (
-    LARGE,
-    LARGE_FORWARD,
-    PLAIN,
-    TILED,
-    Record,
-    case_of_call,
-)
+from truenorm.verify.running.records import Record
 from truenorm.verify.types import Array
 
 
@@ -46,7 +40,7 @@ def check_case(
     measured: list[MeasuredResult] = []
     for record in records:
         symptoms += check_call(case, record)
-        if record.call.kind in (LARGE, LARGE_FORWARD):
+        if record.call.how.large:
             symptoms += check_large(case, record, outputs, finite=finite)
             continue
         if record.call.kind == TILED:  # shapes were checked when copies were compared

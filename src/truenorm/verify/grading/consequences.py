@@ -4,9 +4,9 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+from truenorm.verify.calls import PLAIN
 from truenorm.verify.grading.symptoms import GUARDS, Symptom
 from truenorm.verify.operation import Case
-from truenorm.verify.running.records import PLAIN
 
 IDLE_CLAIM = "idle-rows"
 """The extension by which a subject claims that rows of zero gradient change no sum."""

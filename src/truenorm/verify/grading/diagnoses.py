@@ -7,6 +7,7 @@ all calls.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from truenorm.verify.calls import ALONE, PLAIN
 from truenorm.verify.diagnosis import conduct
 from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, Evidence, diagnose
 from truenorm.verify.diagnosis.conduct import CaseRecords, Explain, depends_on_calls
@@ -24,7 +25,7 @@ from truenorm.verify.grading.report import ACCURACY, Recipe
 from truenorm.verify.grading.rounding import explain_bias
 from truenorm.verify.grading.symptoms import GUARDS, UNEXPLAINED, MeasuredResult, Symptom
 from truenorm.verify.operation import Case, Hypothesis
-from truenorm.verify.running.records import ALONE, PLAIN, Record
+from truenorm.verify.running.records import Record
 from truenorm.verify.user_cases import is_user_case
 
 Place = tuple[str, str]

@@ -4,10 +4,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from truenorm.verify.grading.symptoms import Symptom, first_index, measure
-from truenorm.verify.operation import Case
-from truenorm.verify.oracle import expected
-from truenorm.verify.running.records import (
+from truenorm.verify.calls import (
     AFTER_OTHERS,
     AGAIN,
     ALONE,
@@ -25,9 +22,12 @@ from truenorm.verify.running.records import (
     TILED,
     TWICE,
     Call,
-    Record,
     matching_rows,
 )
+from truenorm.verify.grading.symptoms import Symptom, first_index, measure
+from truenorm.verify.operation import Case
+from truenorm.verify.oracle import expected
+from truenorm.verify.running.records import Record
 from truenorm.verify.types import JUDGED_TYPES, Array, same_bits
 
 EQUAL_CALLS = {

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from truenorm.verify.calls import LARGE, LARGE_FORWARD, Call, calls_of
 from truenorm.verify.grading.symptoms import UNEXPLAINED, Symptom, measure
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.recording import PlannedCall
-from truenorm.verify.running.records import LARGE, LARGE_FORWARD, Call, Record, Runner, calls_of
+from truenorm.verify.running.records import Record, Runner
 
 LARGE_ELEMENTS = 2**24 + 2**18
 """Elements of the large call: more than float32 can count, and a few hundred rows beyond."""

@@ -4,10 +4,7 @@ import math
 import textwrap
 
 from truenorm.tools.text import one_line
-from truenorm.verify.grading.large_calls import large_call_rows
-from truenorm.verify.grading.symptoms import Symptom
-from truenorm.verify.oracle import expected
-from truenorm.verify.running.records import (
+from truenorm.verify.calls import (
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
     MANY,
@@ -19,6 +16,9 @@ from truenorm.verify.running.records import (
     RUNS,
     TILED,
 )
+from truenorm.verify.grading.large_calls import large_call_rows
+from truenorm.verify.grading.symptoms import Symptom
+from truenorm.verify.oracle import expected
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.user_cases import is_user_case
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from truenorm.verify.calls import AGAIN, ROWS, TILED, TILED_SIZES, Call
 from truenorm.verify.formulas.balls import Ball, round_ball
 from truenorm.verify.grading.checks import accuracy_symptom, check_call, wrong_shape_text
 from truenorm.verify.grading.invariance import NOT_REPEATABLE, repeat_guard, row_invariance
@@ -30,15 +31,7 @@ from truenorm.verify.oracle import (
     load_or_compute,
     output_types,
 )
-from truenorm.verify.running.records import (
-    AGAIN,
-    ROWS,
-    TILED,
-    TILED_SIZES,
-    Call,
-    Record,
-    Runner,
-)
+from truenorm.verify.running.records import Record, Runner
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits
 
 

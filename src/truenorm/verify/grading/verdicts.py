@@ -2,10 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding
-from truenorm.verify.grading.symptoms import GUARDS, Symptom
-from truenorm.verify.operation import Case
-from truenorm.verify.running.records import (
+from truenorm.verify.calls import (
     AGAIN,
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
@@ -15,8 +12,11 @@ from truenorm.verify.running.records import (
     LATER,
     ROWS,
     TWICE,
-    Record,
 )
+from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding
+from truenorm.verify.grading.symptoms import GUARDS, Symptom
+from truenorm.verify.operation import Case
+from truenorm.verify.running.records import Record
 
 VERDICT_OF_CALL = {TWICE: "saved kept", LARGE: "large calls", LARGE_FORWARD: "large calls"}
 """The verdict that is not judged if a call of this kind was left out."""

@@ -21,8 +21,9 @@ from typing import IO
 
 import numpy as np
 
+from truenorm.verify.calls import Call, case_of_call
 from truenorm.verify.operation import Case
-from truenorm.verify.running.records import LARGE, REPEATED_ROWS, Call, Record, case_of_call
+from truenorm.verify.running.records import Record
 from truenorm.verify.running.runner import kill_group, start_group
 from truenorm.verify.running.tiled import reduced_record
 from truenorm.verify.subject import Subject
@@ -265,7 +266,7 @@ class CommandRunner:
         folder = Path(tempfile.mkdtemp(prefix="truenorm-"))
         try:
             record = self._run_in(folder, case, call)
-            return reduced_record(of_rows, record) if call.kind in REPEATED_ROWS else record
+            return reduced_record(of_rows, record) if call.how.repeats_rows else record
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -275,7 +276,7 @@ class CommandRunner:
             (folder / MANIFEST).write_text(listing, encoding="ascii", newline="\n")
             write_input(folder, case)
         except OSError as error:
-            if call.kind != LARGE:
+            if not call.how.large:
                 raise
             return Record(case.name, call, left_out=f"its input could not be written: {error}")
         start = time.perf_counter()

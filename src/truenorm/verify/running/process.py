@@ -18,9 +18,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from truenorm.verify.calls import Call
 from truenorm.verify.operation import Case
 from truenorm.verify.running.command import TAIL_BYTES
-from truenorm.verify.running.records import Call, CannotRunError, GaveUpError, Record
+from truenorm.verify.running.records import CannotRunError, GaveUpError, Record
 from truenorm.verify.running.runner import kill_group, start_group
 from truenorm.verify.subject import from_description
 from truenorm.verify.types import CODE_TYPES, NUMERIC_TYPES, Array, dtype_of, numeric_dtype

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from truenorm.tools.user_files import open_regular
+from truenorm.verify.calls import Call, case_of_call
 from truenorm.verify.operation import Case
 from truenorm.verify.running.process import (
     MAX_DEATHS,
@@ -28,18 +29,12 @@ from truenorm.verify.running.process import (
 from truenorm.verify.running.pytorch import Unpacking
 from truenorm.verify.running.recording import CASES, MANIFEST, SCHEMA, Recording
 from truenorm.verify.running.records import (
-    LARGE,
-    LARGE_FORWARD,
-    LATER,
-    REPEATED_ROWS,
-    Call,
     CannotRunError,
     GaveUpError,
     Record,
-    case_of_call,
     triton_advice,
 )
-from truenorm.verify.running.runners import ResultError, copied_results, equal_results
+from truenorm.verify.running.runners import ResultError, copied_results
 from truenorm.verify.running.schema import (
     END,
     SCOPE,
@@ -49,7 +44,7 @@ from truenorm.verify.running.schema import (
     dtype_of_result,
     is_unknown,
 )
-from truenorm.verify.running.tiled import reduced_record
+from truenorm.verify.running.tiled import finished_record
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
 
@@ -175,7 +170,7 @@ class Recorded:
             failure = describe_hang(seconds) if entry["hung"] else describe_exit(code)
             return Record(case.name, call, failure=failure, deaths=1)
         failure, left_out = entry["failure"], entry["left_out"]
-        if call.kind in (LARGE, LARGE_FORWARD) and any(each in failure for each in NO_MEMORY):
+        if call.how.large and any(each in failure for each in NO_MEMORY):
             rows = f"{call.stop:,} rows of {case.shape[1]}"
             left_out = f"there was not enough memory for {rows}: {failure.partition(': ')[2]}"
             failure = ""
@@ -246,13 +241,10 @@ def completed_record(
             results |= copied_results(case, {name: arrays[name] for name in names})
         except ResultError as error:
             failure = failure or str(error)
-    damaged = _with_prefix("given ", arrays)
     found = {name: tuple(texts) for name, texts in holds.items()}
-    if record.call.kind == LATER:
-        found |= equal_results(results, _with_prefix("later ", arrays))
-    found |= equal_results(damaged, results)
-    record = replace(record, results=results, damaged=tuple(damaged), failure=failure, holds=found)
-    return reduced_record(case, record) if record.call.kind in REPEATED_ROWS else record
+    record = replace(record, results=results, failure=failure, holds=found)
+    later, damaged = _with_prefix("later ", arrays), _with_prefix("given ", arrays)
+    return finished_record(case, record, later, damaged)
 
 
 def _with_prefix(prefix: str, arrays: Mapping[str, Array | None]) -> dict[str, Array | None]:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from truenorm.verify.calls import Call, case_of_call, own_inputs, plan_of
 from truenorm.verify.norms.norm import Norm, require_norm
-from truenorm.verify.operation import AS_SHAPE, Case, other_cases
+from truenorm.verify.operation import AS_SHAPE, Case
 from truenorm.verify.oracle import output_types
 from truenorm.verify.running.pytorch import (
     FILLS,
@@ -26,22 +27,6 @@ from truenorm.verify.running.pytorch import (
     arguments_of_norm,
     constants_of,
     names_of,
-)
-from truenorm.verify.running.records import (
-    AFTER_OTHERS,
-    FEW_CALLS,
-    INTERLEAVED,
-    LARGE_FORWARD,
-    LATER,
-    MANY,
-    MANY_SECONDS,
-    MOST_SECONDS,
-    PAUSED,
-    REPEATED_ROWS,
-    TWICE,
-    Call,
-    case_of_call,
-    other_rows,
 )
 from truenorm.verify.running.runners import copies_of, usual_case
 from truenorm.verify.running.torch_subject import trial_arrays
@@ -58,25 +43,6 @@ NAN_BYTE = 0xFF
 Entry = list[Any]
 """An array: its type, shape, strides and offset in elements; then the length in bytes of its rows,
 where the places of the rows are, and how many. Rows are repeated until there are enough."""
-Passes = list[tuple[str, int]]
-"""The passes of a call: what to do with the arguments of the call, or with others of that number.
-
-``keep`` reads results. ``try`` is forward and backward, which may fail. ``again`` is a second
-backward pass. ``pause`` waits."""
-USUAL_PASSES: Passes = [("forward", 0), ("keep", 0), ("backward", 0), ("keep", 0)]
-PASSES: dict[str, Passes] = {
-    INTERLEAVED: [("forward", 0), ("keep", 0), ("forward", 1), ("backward", 0), ("keep", 0)],
-    LATER: [
-        *[("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)],
-        *[("keep", 0), ("keep", 1)],
-    ],
-    PAUSED: [("forward", 0), ("backward", 0), ("pause", 0), ("keep", 0)],
-    TWICE: [*USUAL_PASSES[:3], ("again", 1), ("keep", 0)],
-    AFTER_OTHERS: [("try", 1), ("try", 2), *USUAL_PASSES],
-    LARGE_FORWARD: USUAL_PASSES[:2],
-    MANY: [("forward", 0), ("backward", 0), ("keep", 0)],
-}
-"""The passes of calls that have not the usual ones."""
 
 
 class PlannedCall(NamedTuple):
@@ -229,8 +195,8 @@ def trial_of(case: Case, content: Content) -> dict[str, Any]:
 
 
 def _ones(case: Case) -> Case:
-    """Return a case of ones, of `trial_arrays` or of the shapes of a case whose rows have one."""
-    if case.layout.startswith(AS_SHAPE) or case.only_shape:
+    """Return a case of ones, of `trial_arrays` or of the shapes of a case in a shape."""
+    if case.layout.startswith(AS_SHAPE):
         arrays = case.inputs
         return case.with_inputs(**{k: a if a is None else a * 0 + 1 for k, a in arrays.items()})
     ones = trial_arrays(require_norm(case.operation, "a recording"), case.dtype)
@@ -240,29 +206,18 @@ def _ones(case: Case) -> Case:
 
 def describe_call(case: Case, planned: PlannedCall, content: Content) -> dict[str, Any]:
     """Return the arguments of a call, those of other calls around it, and the passes to make."""
-    call = planned.call
-    kind = call.kind
-    times = call.stop if kind == MANY else 1
-    called, rows = (case, call.stop) if kind in REPEATED_ROWS else (case_of_call(case, call), None)
-    step = {
+    call, how = planned.call, planned.call.how
+    called = case if how.repeats_rows else case_of_call(case, call)
+    rows = call.stop if how.repeats_rows else None
+    return {
         "case": case.name,
         "call": list(call),
-        **_arguments(called, content, rows=rows, forward_only=kind == LARGE_FORWARD),
-        "others": [],
-        "passes": PASSES.get(kind, USUAL_PASSES),
-        "times": [times, FEW_CALLS, MOST_SECONDS, MANY_SECONDS],
+        **_arguments(called, content, rows=rows, forward_only=not how.has_backward),
+        "others": [_other_arguments(called, other, content) for other in how.others(called)],
+        **plan_of(call),
         "ratio": planned.ratio,
         "when": planned.when,
     }
-    if kind in (INTERLEAVED, LATER):
-        others = {name: case.in_layout(array, name) for name, array in other_rows(case).items()}
-        tensors = {name: content.add(array) for name, array in others.items()}
-        step["others"] = [{"tensors": tensors, "values": {}}]
-    elif kind == AFTER_OTHERS:
-        step["others"] = [_arguments(other, content) for other in other_cases(case)]
-    elif kind == TWICE:
-        step["others"] = [{"tensors": step["tensors"], "values": {}}]
-    return step
 
 
 def _arguments(
@@ -272,11 +227,25 @@ def _arguments(
 
     If `rows` is given, those of the case are repeated until there are so many.
     """
-    operation = require_norm(case.operation, "a recording")
-    unused = operation.inputs_of("gradient") if forward_only else []
+    unused = case.operation.inputs_of("gradient") if forward_only else []
+    inputs = {**case.inputs, **dict.fromkeys(unused)}
+    tensors = _tensors(case, inputs, content, rows)
+    return {"tensors": tensors, "values": _values(case, tensors, content)}
+
+
+def _other_arguments(case: Case, other: Case, content: Content) -> dict[str, Any]:
+    """Return the arguments of another call that are not those of the call of a case."""
+    tensors = _tensors(other, own_inputs(case, other), content)
+    values = {} if other.shape == case.shape else _values(other, tensors, content)
+    return {"tensors": tensors, "values": values}
+
+
+def _tensors(
+    case: Case, inputs: Mapping[str, Array | None], content: Content, rows: int | None = None
+) -> dict[str, Entry | None]:
     tensors: dict[str, Entry | None] = {}
-    for name, array in copies_of(case).items():
-        if array is None or name in unused:
+    for name, array in copies_of(case, inputs).items():
+        if array is None:
             tensors[name] = None
         elif name not in case.rows:
             tensors[name] = content.add(array)
@@ -284,18 +253,22 @@ def _arguments(
             repeats = case.repeats if len(array) == case.shape[0] else 1
             unaligned = case.layout == "unaligned"
             tensors[name] = content.add(array, rows=rows, repeats=repeats, unaligned=unaligned)
-    x = tensors["x"]
+    return tensors
+
+
+def _values(case: Case, tensors: Mapping[str, Entry | None], content: Content) -> dict[str, Any]:
+    """Return the numbers of a call, and memory for results."""
+    operation, x = require_norm(case.operation, "a recording"), tensors["x"]
     assert x is not None
     shape = tuple(x[1])
     outputs = operation.outputs_of(backward=False)
     memory = {name: _memory(case, name, shape, content) for name in outputs}
-    values = {
+    return {
         "eps": case.eps,
         **constants_of(operation, shape),
         "sizes": [each.size for each in memory.values()],
         "written": _written(tensors, {name: each.contents for name, each in memory.items()}),
     }
-    return {"tensors": tensors, "values": values}
 
 
 _Pair = list[Entry | None]

@@ -27,7 +27,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-MAX_DEATHS, START_SECONDS, PAUSE_SECONDS, SHORT_ROW = 3, 120.0, 0.1, 16
+MAX_DEATHS, START_SECONDS, SHORT_ROW = 3, 120.0, 16
 BROKEN = 70  # exit code of a child that failed itself
 GAP, POISON = 77.0, (0xFF, 0x42)  # between strided rows; the bytes of free memory: NaN or numbers
 ENDS = "; this ends the program that calls it: raise an Exception instead"
@@ -204,7 +204,73 @@ def load_file(place: str) -> Any:
     return module
 
 
-class Runner:
+class Caller:
+    """Makes the passes of calls; subclasses load inputs, call a kernel and keep its results."""
+
+    given: Values  # the inputs of the call
+    note: Values
+
+    def load(self, entry: Values, *, reuse: bool = True) -> Values:
+        """Return the inputs of a call; with `reuse`, in the memory of earlier calls."""
+        raise NotImplementedError
+
+    def forward(self, values: Values) -> tuple[Values, Any]:
+        """Return the results by name, and what backward needs."""
+        raise NotImplementedError
+
+    def backward(self, values: Values, saved: Any) -> Values:
+        """Return the gradients by name, or nothing if there is no backward pass."""
+        raise NotImplementedError
+
+    def keep(self, results: Values, k: int, number: int) -> None:
+        """Keep results of the passes on inputs k, in the repetition of that number."""
+        raise NotImplementedError
+
+    def pause(self, seconds: float) -> None:
+        """Wait for a thread of the kernel that writes to results."""
+        time.sleep(seconds)
+
+    def repeat(self, step: Values) -> None:
+        """Make the passes of a call until bits differ, or until there were enough of them."""
+        times, few, *limits = step["times"]
+        busy = time.process_time()
+        for repetition in range(times):
+            self.passes(step, repetition)
+            late = time.process_time() - busy > limits[repetition > few]
+            if late or self.note["holds"]:
+                break
+
+    def passes(self, step: Values, number: int) -> None:
+        """Make the passes of a call once, and keep the results."""
+        values = {0: self.load(step)}
+        self.given |= {n: values[0][n] for n, each in step["tensors"].items() if each is not None}
+        results, saved = dict[int, Values](), dict[int, Any]()
+        for name, k in step["passes"]:
+            if k not in values and name != "keep":
+                other = self.load(step["others"][k - 1], reuse=name == "try")
+                values[k] = {**values[0], **other}
+            if name == "forward":
+                results[k], saved[k] = self.forward(values[k])
+            elif name == "backward":
+                results[k] |= self.backward(values[k], saved[k])
+            elif name == "keep":
+                self.keep(results[k], k, number)
+                results[k] = {}
+            elif name == "pause":
+                self.pause(step["pause"])
+            elif name == "try":
+                with contextlib.suppress(Exception):  # it may not support this width
+                    self.backward(values[k], self.forward(values[k])[1])
+                self.load(step)  # where inputs of the other call were
+            elif results[0]:  # "again": a second backward pass
+                try:
+                    results[0] = self.backward(values[k], saved[0])
+                except Exception as error:
+                    self.note["left_out"] = f"a second backward pass is refused: {describe(error)}"
+                    return
+
+
+class Runner(Caller):
     """Calls a kernel as a recording says."""
 
     def __init__(self, args: Any, manifest: Values) -> None:
@@ -352,8 +418,9 @@ class Runner:
         found = iter(torch.autograd.grad(ys, wanted, dys, True, allow_unused=True))
         return {n: None if each is None else next(found) for n, each in zip(names, inputs)}
 
-    def keep(self, results: Values, number: int) -> None:
+    def keep(self, results: Values, k: int, number: int) -> None:
         """Read results; if nothing waits for a stream, they have other bits a second time."""
+        results = {"later " * k + name: each for name, each in results.items()}
         bits = {name: read(each) for name, each in results.items()}
         if self.waits:
             getattr(torch, self.device.type).synchronize()
@@ -370,47 +437,13 @@ class Runner:
                 self.note["shared"][name] = given[at]
         self.kept |= bits
 
-    def passes(self, step: Values, number: int) -> None:
-        """Make the passes of a call, and keep the results."""
-        values = {0: self.load(step)}
-        self.given |= {n: values[0][n] for n, each in step["tensors"].items() if each}
-        results, saved = dict[int, Values](), dict[int, Any]()
-        for name, k in step["passes"]:
-            if k not in values and name != "keep":
-                other = self.load(step["others"][k - 1], reuse=name == "try")
-                values[k] = {**values[0], **other}
-            if name == "forward":
-                results[k], saved[k] = self.forward(values[k])
-            elif name == "backward":
-                results[k] |= self.backward(values[k], saved[k])
-            elif name == "keep":
-                self.keep({"later " * k + n: y for n, y in results[k].items()}, number)
-                results[k] = {}
-            elif name == "pause":
-                time.sleep(PAUSE_SECONDS)
-            elif name == "try":
-                with contextlib.suppress(Exception):  # it may not support this width
-                    self.backward(values[k], self.forward(values[k])[1])
-                self.load(step)  # where inputs of the other call were
-            elif results[0]:  # "again": a second backward pass
-                try:
-                    results[0] = self.backward(values[k], saved[0])
-                except Exception as error:
-                    self.note["left_out"] = f"a second backward pass is refused: {describe(error)}"
-                    return
-
     def make(self, number: int, step: Values) -> Values:
         """Make a call until bits differ, and return the line of the log."""
         self.log.write(begin=number)
-        self.given, self.kept, start, busy = {}, {}, time.perf_counter(), time.process_time()
+        self.given, self.kept, start = {}, {}, time.perf_counter()
         self.note = {"failure": "", "left_out": "", "holds": {}, "types": {}, "shared": {}}
-        times, few, *limits = step["times"]
         try:
-            for repetition in range(times):
-                self.passes(step, repetition)
-                late = time.process_time() - busy > limits[repetition > few]
-                if late or self.note["holds"]:
-                    break
+            self.repeat(step)
         except BaseException as error:
             text = f"raised {describe(error)}"
             self.note["failure"] = text if isinstance(error, Exception) else text + ENDS

@@ -5,44 +5,30 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from copy import copy
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from truenorm.verify.operation import Case, other_cases
+from truenorm.verify.calls import Call, case_of_call, own_inputs, plan_of
+from truenorm.verify.operation import Case
 from truenorm.verify.oracle import output_types
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.records import (
-    AFTER_OTHERS,
-    FEW_CALLS,
-    INTERLEAVED,
-    LARGE,
-    LARGE_FORWARD,
-    LATER,
-    MANY,
-    MANY_SECONDS,
-    MOST_SECONDS,
-    PAUSE_SECONDS,
-    PAUSED,
-    REPEATED_ROWS,
-    TWICE,
-    Call,
     CannotRunError,
     Record,
     Runner,
-    case_of_call,
     describe_error,
     error_message,
-    other_rows,
+    triton_advice,
 )
-from truenorm.verify.running.tiled import reduced_record, tiled_damage, tiled_inputs
+from truenorm.verify.running.runner import ENDS, Caller
+from truenorm.verify.running.tiled import finished_record, repeated, tiled_damage
 from truenorm.verify.subject import Subject, require_subject
 from truenorm.verify.types import (
     CODE_TYPES,
     FORMATS,
-    JUDGED_TYPES,
     NUMERIC_TYPES,
     Array,
     same_bits,
@@ -129,59 +115,42 @@ class InProcess:
         try:
             return self._run(case, call)
         except MemoryError as error:
-            if call.kind not in (LARGE, LARGE_FORWARD):
+            if not call.how.large:
                 raise
             rows = f"{call.stop:,} rows of {case.shape[1]}"
             reason = f"there was not enough memory for {rows}: {error_message(error)}"
             return Record(case.name, call, left_out=reason)
 
     def _run(self, case: Case, call: Call) -> Record:
-        name, tiled = case.name, call.kind in REPEATED_ROWS
-        case = case if tiled else case_of_call(case, call)
-        arrays = tiled_inputs(case, call) if tiled else self._memory.place(copies_of(case))
-        results: dict[str, Array | None] = {}
-        holds: dict[str, tuple[str, ...]] = {}
-        failure = left_out = ""
+        passed = case if call.how.repeats_rows else case_of_call(case, call)
+        caller, failure = ArrayCaller(self.subject, passed, call, self._memory), ""
         start = time.perf_counter()
         exits = nullcontext() if self._in_worker else _exits_raise()
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"), exits:
                 warnings.simplefilter("ignore")
-                functions = _Functions(self.subject, case.eps)
-                if call.kind == AFTER_OTHERS:
-                    self._call_with_others(functions, case)
-                holds |= _passes(functions, case, arrays, call, results)
-        except SecondBackwardError as error:
-            left_out = str(error)
+                caller.repeat(caller.step())
         except (ResultError, ProcessExitError) as error:
             failure = str(error)
         except BaseException as error:  # any exception is the subject's
-            if call.kind in (LARGE, LARGE_FORWARD) and isinstance(error, MemoryError):
+            if call.how.large and isinstance(error, MemoryError):
                 raise  # unless the machine is too small
             if isinstance(error, KeyboardInterrupt) and not self._in_worker:
                 raise
             failure = f"raised {describe_error(error)}"
             if not isinstance(error, Exception):
-                failure += "; this ends the program that calls it: raise an Exception instead"
-        pause = PAUSE_SECONDS if call.kind == PAUSED and results else 0.0
-        seconds = time.perf_counter() - start - pause
-        damaged = tiled_damage(case, arrays) if tiled else _damaged(case, arrays)
-        holds |= equal_results({name: arrays[name] for name in damaged}, results)
-        record = Record(name, call, results, damaged, failure, seconds, left_out, holds)
-        return reduced_record(case, record) if tiled else record
-
-    def _call_with_others(self, functions: "_Functions", case: Case) -> None:
-        """Call the functions with other inputs, of which some were where those of the case are."""
-        for other in other_cases(case):
-            with suppress(Exception):  # the kernel may not support this width
-                inputs = self._memory.place(copies_of(other))
-                _, saved = functions.forward(inputs)
-                functions.backward(inputs, saved)
-        self._memory.place(copies_of(case))
-
-
-class SecondBackwardError(Exception):
-    """Backward raised an exception when it was called a second time."""
+                failure += ENDS
+        seconds, left_out = time.perf_counter() - start - caller.waited, caller.note["left_out"]
+        record = Record(
+            case.name,
+            call,
+            caller.kept[0],
+            failure=failure,
+            seconds=seconds,
+            left_out=f"{left_out}{triton_advice(left_out)}",
+            holds=caller.note["holds"],
+        )
+        return finished_record(case, record, caller.kept[1], caller.damaged())
 
 
 class ResultError(Exception):
@@ -209,12 +178,62 @@ def _exits_raise() -> Iterator[None]:
         os._exit = leave
 
 
-class _Functions:
-    """Forward and backward of a subject, with arguments and results by name."""
+class ArrayCaller(Caller):
+    """Makes one call of the functions of a subject, with arguments and results by name."""
 
-    def __init__(self, subject: Subject, eps: float) -> None:
-        self._subject = subject
-        self._eps = [eps] if subject.operation.takes_eps else []
+    def __init__(self, subject: Subject, case: Case, call: Call, memory: "InputMemory") -> None:
+        self._subject, self._case, self._call, self._memory = subject, case, call, memory
+        self._eps = [case.eps] if subject.operation.takes_eps else []
+        self.given, self.note = {}, {"left_out": "", "holds": {}}
+        self.waited = 0.0
+        self.kept: tuple[dict[str, Array | None], ...] = {}, {}
+
+    def step(self) -> dict[str, Any]:
+        """Return the passes of the call, with the inputs of each."""
+        case, how = self._case, self._call.how
+        unused = [] if how.has_backward else case.operation.inputs_of("gradient")
+        others = [{"tensors": own_inputs(case, other)} for other in how.others(case)]
+        tensors = {**case.inputs, **dict.fromkeys(unused)}
+        return {**plan_of(self._call), "tensors": tensors, "others": others}
+
+    def load(self, entry: Mapping[str, Any], *, reuse: bool = True) -> dict[str, Array | None]:
+        """Return copies of inputs, which the subject may damage."""
+        start, how = time.perf_counter(), self._call.how
+        inputs: Arrays = entry["tensors"]
+        if how.repeats_rows:
+            arrays = laid_out(
+                self._case, {n: self._repeated(n, each) for n, each in inputs.items()}
+            )
+        else:
+            arrays = copies_of(self._case, inputs)
+            arrays = self._memory.place(arrays) if reuse else arrays
+        self.waited += time.perf_counter() - start
+        return arrays
+
+    def _repeated(self, name: str, array: Array | None) -> Array | None:
+        if array is None or name not in self._case.rows:
+            return copy(array)
+        return repeated(array, self._call.stop)
+
+    def pause(self, seconds: float) -> None:
+        """Wait for a thread of the subject, which is no time of the call."""
+        super().pause(seconds)
+        self.waited += seconds
+
+    def keep(self, results: dict[str, Any], k: int, number: int) -> None:
+        """Keep copies of results, but not of repeated rows, which would need much memory."""
+        if number:  # copies of thousands of equal results would take most of the time
+            kept = self.kept[k]
+            results = {n: each for n, each in results.items() if _bits(each) != _bits(kept[n])}
+            self.note["holds"] = {name: (str(number),) for name in results}
+        if results:
+            copy = not self._call.how.repeats_rows
+            self.kept[k].update(copied_results(self._case, results, copy=copy))
+
+    def damaged(self) -> dict[str, Array | None]:
+        """Return the inputs whose bits have changed."""
+        find = tiled_damage if self._call.how.repeats_rows else _damaged
+        return {name: self.given[name] for name in find(self._case, self.given)}
 
     def forward(self, arrays: Arrays) -> tuple[dict[str, Any], Any]:
         """Return the results of forward, and `saved` if there is a backward pass."""
@@ -277,83 +296,19 @@ class _Functions:
             raise TypeError(f"backward returned {len(gradients)} results, not {expected}")
         return self._taken(dict(zip(outputs, gradients, strict=True)), arrays)
 
-    def second_backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
-        """Call backward again. An exception is allowed here and is not a finding."""
-        try:
-            return self.backward(arrays, saved)
-        except Exception as error:
-            reason = f"a second backward pass is refused: {describe_error(error)}"
-            raise SecondBackwardError(reason) from error
-
-
-def _passes(
-    functions: _Functions, case: Case, arrays: Arrays, call: Call, results: dict[str, Array | None]
-) -> dict[str, tuple[str, ...]]:
-    """Run one forward and one backward pass, and fill in the results as they are returned.
-
-    For a ``later`` call, return by result the results of the later passes whose bits it has; for
-    ``many`` calls, by result the number of the first call that changes its bits.
-    """
-    if call.kind == MANY:
-        return _many_passes(functions, case, call, results)
-    forward, saved = functions.forward(arrays)
-    if call.kind in REPEATED_ROWS:  # copies of such results would need much memory
-        results |= copied_results(case, forward, copy=None)
-        if call.kind != LARGE_FORWARD:
-            results |= copied_results(case, functions.backward(arrays, saved), copy=None)
-        return {}
-    if call.kind not in (LATER, PAUSED):
-        results |= copied_results(case, forward)
-    if call.kind == INTERLEAVED:
-        functions.forward({**arrays, **_other_rows(case)})
-    gradients = functions.backward(arrays, saved)
-    if call.kind == TWICE and gradients:
-        gradients = functions.second_backward(copies_of(case), saved)
-    if call.kind == PAUSED:
-        time.sleep(PAUSE_SECONDS)
-        results |= copied_results(case, forward)
-    if call.kind != LATER:
-        results |= copied_results(case, gradients)
-        return {}
-    other_arrays = {**arrays, **_other_rows(case)}
-    later, saved = functions.forward(other_arrays)
-    later |= functions.backward(other_arrays, saved)
-    results |= copied_results(case, {**forward, **gradients})
-    return equal_results(results, copied_results(case, later))
-
-
-def _many_passes(
-    functions: _Functions, case: Case, call: Call, results: dict[str, Array | None]
-) -> dict[str, tuple[str, ...]]:
-    """Run equal passes until bits differ, or until there were enough of them."""
-    first: dict[str, bytes] = {}
-    start = time.process_time()
-    for number in range(call.stop):
-        arrays = copies_of(case)
-        forward, saved = functions.forward(arrays)
-        returned = {**forward, **functions.backward(arrays, saved)}
-        bits = {name: np.asarray(each).tobytes() for name, each in returned.items()}
-        first = first or bits
-        if bits != first or number == 0:
-            results |= copied_results(case, returned)
-        if bits != first:
-            return {name: (str(number),) for name in bits if bits[name] != first[name]}
-        if time.process_time() - start > (MANY_SECONDS if number > FEW_CALLS else MOST_SECONDS):
-            break
-    return {}
-
 
 def laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
     """Return inputs in the memory layout of the case."""
+    rows = case.rows
     return {
-        name: case.in_layout(array, name) if array is not None and name in case.rows else array
+        name: case.in_layout(array, name) if array is not None and name in rows else array
         for name, array in inputs.items()
     }
 
 
-def copies_of(case: Case) -> dict[str, Array | None]:
-    """Return copies of the inputs, which the subject may damage."""
-    return laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
+def copies_of(case: Case, inputs: Arrays) -> dict[str, Array | None]:
+    """Return copies of inputs in the memory layout of the case; the subject may damage them."""
+    return laid_out(case, {name: copy(array) for name, array in inputs.items()})
 
 
 class InputMemory:
@@ -364,7 +319,7 @@ class InputMemory:
     """
 
     def __init__(self) -> None:
-        self._blocks: dict[tuple[str, int, np.dtype[Any]], Array] = {}
+        self._blocks: dict[tuple[str, int, np.dtype[Any]], tuple[Array, int]] = {}
 
     def place(self, inputs: Arrays) -> dict[str, Array | None]:
         """Return copies of inputs, in their layout; copies of earlier inputs are overwritten."""
@@ -381,66 +336,55 @@ class InputMemory:
         low, high = np.lib.array_utils.byte_bounds(array)
         key = name, high - low, array.dtype
         if key not in self._blocks:
-            self._blocks[key] = np.empty(high - low + 2 * ALIGNMENT, np.uint8)
-        block = self._blocks[key]
+            block = np.empty(high - low + 2 * ALIGNMENT, np.uint8)
+            self._blocks[key] = block, block.ctypes.data
+        block, address = self._blocks[key]
         # An unaligned input stays unaligned.
-        start = -block.ctypes.data % ALIGNMENT + low % ALIGNMENT
-        ctypes.memmove(block.ctypes.data + start, low, high - low)
+        start = -address % ALIGNMENT + low % ALIGNMENT
+        ctypes.memmove(address + start, low, high - low)
         offset = start + array.ctypes.data - low
         placed: Array = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
         placed.flags.writeable = array.flags.writeable
         return placed
 
 
-def _other_rows(case: Case) -> dict[str, Array]:
-    return {name: case.in_layout(rows, name) for name, rows in other_rows(case).items()}
-
-
-def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
+def _damaged(case: Case, arrays: Arrays) -> list[str]:
     """Return the names of the inputs whose bits have changed."""
-    return tuple(
+    return [
         name
         for name, before in laid_out(case, case.inputs).items()
-        if before is not None and (now := arrays[name]) is not None and not same_bits(now, before)
-    )
+        if before is not None
+        and (now := arrays.get(name)) is not None
+        and not same_bits(now, before)
+    ]
 
 
-def equal_results(arrays: Arrays, results: Arrays) -> dict[str, tuple[str, ...]]:
-    """Return, by array, the results that have the same bits, where there are any."""
-    equal = {
-        name: tuple(output for output, result in results.items() if _equal(array, result))
-        for name, array in arrays.items()
-    }
-    return {name: outputs for name, outputs in equal.items() if outputs}
-
-
-def _equal(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None or one.dtype.name not in JUDGED_TYPES:
-        return False
-    return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
+def _bits(result: Any) -> bytes | None:
+    return None if result is None else np.asarray(result).tobytes()
 
 
 def copied_results(
-    case: Case, results: Mapping[str, Any], *, copy: Literal[True] | None = True
+    case: Case, results: Mapping[str, Any], *, copy: bool = True
 ) -> dict[str, Array | None]:
     """Return copies in native byte order, which a later call cannot overwrite.
 
-    If `copy` is None, copy only results that are not arrays. Raise ResultError for a result
+    Without `copy`, copy only results that are not arrays. Raise ResultError for a result
     that is no array of real numbers.
     """
     copies: dict[str, Array | None] = {}
+    types = output_types(case)
     for output, result in results.items():
         if result is None:
             copies[output] = None
             continue
-        kind = output_types(case).get(output, case.dtype)
+        kind = types.get(output, case.dtype)
         expected = f"expected an array of {kind}"
         if not any(hasattr(result, name) for name in ("__array__", "__array_interface__")):
             raise ResultError(
                 f"returned {output} as {type(result).__name__}; {expected}: return one array for "
                 "each result, without a list or a tuple around it"
             )
-        array: Array = np.array(result, copy=copy)
+        array: Array = np.array(result, copy=copy or None)
         known = NUMERIC_TYPES if kind in FORMATS else (*NUMERIC_TYPES, *CODE_TYPES)
         if array.dtype.name not in known or array.dtype.kind == "c":
             advice = f"return {output}.real" if array.dtype.kind == "c" else "convert it"

@@ -51,9 +51,10 @@ class Kernel(runner.Runner):  # type: ignore[misc]
             return tensor.to(self.device).clone()
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
-    def keep(self, results: Any, _: int) -> None:
+    def keep(self, results: Any, k: int, _: int) -> None:
         """Copy results to the shared memory."""
-        for name, each in results.items():
+        for output, each in results.items():
+            name = "later " * k + output
             if each is None:
                 self.kept[name] = None
                 continue

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.calls import TWICE, Call
 from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
@@ -43,13 +44,7 @@ from truenorm.verify.running.recording import (
     source_of,
     trial_of,
 )
-from truenorm.verify.running.records import (
-    TWICE,
-    Call,
-    CannotRunError,
-    GaveUpError,
-    Record,
-)
+from truenorm.verify.running.records import CannotRunError, GaveUpError, Record
 from truenorm.verify.running.runner import kill_group, start_group
 from truenorm.verify.running.schema import dtype_of_result
 from truenorm.verify.subject import Subject, in_another_process

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.operation import Case
-from truenorm.verify.running.records import LARGE_FORWARD, Call, Record
-from truenorm.verify.types import JUDGED_TYPES, Array
+from truenorm.verify.running.records import Record
+from truenorm.verify.types import JUDGED_TYPES, Array, same_bits
 
 BLOCK_ELEMENTS = 2**18
 FLOAT32_INTEGERS = 24
@@ -56,6 +56,42 @@ def _bits(array: Array) -> NDArray[np.unsignedinteger[Any]]:
     width = array.shape[1] * array.itemsize
     kind = np.uint64 if width % 8 == 0 else np.dtype(f"u{array.itemsize}")
     return array.view(kind)
+
+
+def equal_results(
+    arrays: Mapping[str, Array | None], results: Mapping[str, Array | None]
+) -> dict[str, tuple[str, ...]]:
+    """Return, by array, the results that have the same bits, where there are any."""
+    equal = {
+        name: tuple(output for output, result in results.items() if _equal(array, result))
+        for name, array in arrays.items()
+    }
+    return {name: outputs for name, outputs in equal.items() if outputs}
+
+
+def _equal(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None or one.dtype.name not in JUDGED_TYPES:
+        return False
+    return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
+
+
+def finished_record(
+    case: Case,
+    record: Record,
+    later: Mapping[str, Array | None],
+    damaged: Mapping[str, Array | None],
+) -> Record:
+    """Return a record with what results of later passes and damaged inputs hold.
+
+    Of repeated rows, it has one copy.
+    """
+    holds = {
+        **record.holds,
+        **equal_results(record.results, later),
+        **equal_results(damaged, record.results),
+    }
+    record = replace(record, damaged=tuple(damaged), holds=holds)
+    return reduced_record(case, record) if record.call.how.repeats_rows else record
 
 
 def reduced_record(case: Case, record: Record) -> Record:
@@ -141,31 +177,15 @@ def describe_wrong_elements(rows: Array, result: Array) -> str:
     return ""
 
 
-def tiled_inputs(case: Case, call: Call) -> dict[str, Array | None]:
-    """Return copies of the parameters, and the rows of a call of the other inputs.
-
-    The gradients are None if there is no backward pass.
-    """
-    unused = case.operation.inputs_of("gradient") if call.kind == LARGE_FORWARD else []
-    return {
-        name: None
-        if array is None or name in unused
-        else (
-            case.in_layout(repeated(array, call.stop), name) if name in case.rows else array.copy()
-        )
-        for name, array in case.inputs.items()
-    }
-
-
-def tiled_damage(case: Case, arrays: Mapping[str, Array | None]) -> tuple[str, ...]:
+def tiled_damage(case: Case, arrays: Mapping[str, Array | None]) -> list[str]:
     """Return the names of the inputs of a tiled call whose bits have changed."""
     damaged = []
     for name, before in case.inputs.items():
-        now = arrays[name]
+        now = arrays.get(name)
         if before is not None and now is not None:
             is_row = name in case.rows
             now = now.reshape(len(now), -1) if is_row else now[np.newaxis]
             rows, result = (before, now) if is_row else (before[np.newaxis], now)
             if first_change(rows, result) >= 0:
                 damaged.append(name)
-    return tuple(damaged)
+    return damaged

@@ -11,10 +11,11 @@ import sys
 from typing import IO
 
 from truenorm.tools.user_files import NotThereError, failure_text
+from truenorm.verify.calls import Call
 from truenorm.verify.operation import Case
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import receive, send
-from truenorm.verify.running.records import Call, triton_advice
+from truenorm.verify.running.records import triton_advice
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import to_description
 

@@ -6,10 +6,10 @@ import truenorm.verify as tv
 from truenorm.verify.audit.planted import RECIPES, Kernel, PlantedBug, planted_bugs, recipe_changes
 from truenorm.verify.audit.replacing import AuditTask, Observations
 from truenorm.verify.audit.running import select_bugs, witness_for
+from truenorm.verify.calls import Call
 from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import RMS_NORM, norm
-from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import cases

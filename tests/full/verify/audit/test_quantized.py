@@ -12,10 +12,10 @@ import truenorm.verify as tv
 from shared.verify.quantized.kernels import Kernel
 from truenorm.verify.audit.replacing import AuditTask, MatchError, Observations, Replacer
 from truenorm.verify.audit.running import audit_tests, witness_for
+from truenorm.verify.calls import Call
 from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.codes import unpacked
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases

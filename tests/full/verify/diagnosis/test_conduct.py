@@ -10,20 +10,12 @@ import pytest
 
 import truenorm.verify as tv
 from shared.verify.planted.registry import PLANTED
+from truenorm.verify.calls import AGAIN, INTERLEAVED, LARGE, LATER, PLAIN, ROWS, Call
 from truenorm.verify.diagnosis import conduct
 from truenorm.verify.diagnosis.conduct import CaseRecords
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
-from truenorm.verify.running.records import (
-    AGAIN,
-    INTERLEAVED,
-    LARGE,
-    LATER,
-    PLAIN,
-    ROWS,
-    Call,
-    Record,
-)
+from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.tiled import describe_wrong_elements
 from truenorm.verify.types import Array

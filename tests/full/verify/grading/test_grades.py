@@ -15,6 +15,7 @@ import truenorm.verify as tv
 from shared.verify.fake_report import finding, one_pass
 from shared.verify.recorded import RIGHT_FORWARD, in_float64
 from truenorm.verify import EXTENSIONS, judge
+from truenorm.verify.calls import Call
 from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.grading.advice import advice
@@ -34,7 +35,7 @@ from truenorm.verify.report.wording import (
     conclusion,
     grade_notes,
 )
-from truenorm.verify.running.records import Call, Record
+from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases

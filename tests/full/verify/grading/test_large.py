@@ -11,13 +11,14 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify.calls import LARGE, LARGE_FORWARD, Call
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading import large_calls
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large_calls import LARGE_ELEMENTS, large_call, large_call_rows
 from truenorm.verify.running import command
 from truenorm.verify.running.command import CommandRunner
-from truenorm.verify.running.records import LARGE, LARGE_FORWARD, Call, Record
+from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 

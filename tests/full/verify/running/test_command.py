@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from shared.verify.running.programs import CASE, ends, needs_proc, run, shell
+from truenorm.verify.calls import AGAIN, INTERLEAVED, PLAIN, REVERSED, ROWS, Call
 from truenorm.verify.running.command import CommandRunner, Program
-from truenorm.verify.running.records import AGAIN, INTERLEAVED, PLAIN, REVERSED, ROWS, Call
 from truenorm.verify.subject import Subject
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")

@@ -13,6 +13,7 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.running.programs import ends, is_running
 from truenorm.tools.user_files import NotThereError, split_target
+from truenorm.verify.calls import Call
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import (
     START_SECONDS,
@@ -21,7 +22,7 @@ from truenorm.verify.running.process import (
     receive,
     send,
 )
-from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
+from truenorm.verify.running.records import CannotRunError, GaveUpError
 from truenorm.verify.suite import case
 from truenorm.verify.targets import verify_target
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from truenorm.verify.calls import Call, case_of_call
 from truenorm.verify.judge import scope
-from truenorm.verify.operation import Case, other_cases
+from truenorm.verify.operation import Case
 from truenorm.verify.recordings import RecordedScope
 from truenorm.verify.running.recording import Recording
-from truenorm.verify.running.records import AFTER_OTHERS, Call, CannotRunError, case_of_call
+from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import laid_out
 from truenorm.verify.types import Array, numeric_dtype
 
@@ -78,9 +79,8 @@ def test_inputs_of_each_call_are_those_of_verify(name: str) -> None:
         check_inputs(recording, described["tensors"], called)
         kinds.add(call.kind)
         layouts.add(case.layout)
-        if call.kind == AFTER_OTHERS:
-            for arguments, other in zip(described["others"], other_cases(case), strict=True):
-                check_inputs(recording, arguments["tensors"], other)
+        for arguments, other in zip(described["others"], call.how.others(called), strict=True):
+            check_inputs(recording, {**described["tensors"], **arguments["tensors"]}, other)
     assert {"plain", "again", "rows", "reversed", "zeros below", "later"} <= kinds
     if name == "layer_norm":
         assert {"strided", "padded", "three-axes", "one-axis", "unaligned"} <= layouts

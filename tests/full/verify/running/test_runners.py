@@ -12,20 +12,20 @@ import pytest
 
 import truenorm.verify as tv
 from shared.verify.recorded import in_float64
-from truenorm.verify.collecting import collect
-from truenorm.verify.judge import grade_records
-from truenorm.verify.running.records import (
+from truenorm.verify.calls import (
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
     PADDING_ROWS,
     PAUSE_SECONDS,
     SAME_ROWS,
     Call,
-    CannotRunError,
     calls_of,
     case_of_call,
     matching_rows,
 )
+from truenorm.verify.collecting import collect
+from truenorm.verify.judge import grade_records
+from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import InProcess, signature
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.targets import verify_target

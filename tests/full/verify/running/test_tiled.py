@@ -8,7 +8,8 @@ import pytest
 
 import truenorm.verify as tv
 from shared.verify.recorded import in_float64
-from truenorm.verify.running.records import MANY, TILED, Call, Record
+from truenorm.verify.calls import MANY, TILED, Call
+from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.tiled import first_change, repeated
 from truenorm.verify.types import Array

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from truenorm.verify.calls import Call
 from truenorm.verify.operations import layer_norm_case
 from truenorm.verify.running.command import CommandRunner
-from truenorm.verify.running.records import Call, Record
+from truenorm.verify.running.records import Record
 from truenorm.verify.subject import Subject
 
 needs_proc = pytest.mark.skipif(
