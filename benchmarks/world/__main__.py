@@ -18,6 +18,7 @@ from benchmarks.common import RESULTS, ROOT, machine, read_results
 from benchmarks.environments import python_for, versions
 from benchmarks.world.judged import differences, judge_norm
 from benchmarks.world.listed import ListedNorm, Package, read_list
+from benchmarks.world.reproduce import run_all
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
@@ -143,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
     add("--install", action="store_true", help="install environments, and measure nothing")
     add("--again", action="store_true", help="measure rows that are in the file")
     add("--check", action="store_true", help="measure all rows, and compare with the file")
+    add("--reproduce", action="store_true", help="run the reproducers of findings only")
     add("--seconds", type=float, default=SECONDS, help="time limit of a row")
     add("--time", type=float, default=TIME, help="time limit of the calls of a row")
     add("--output", type=Path, default=OUTPUT, help="the JSON file")
@@ -174,6 +176,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             except subprocess.CalledProcessError:
                 print(f"{package}: did not install", flush=True)
         return 0
+    if arguments.reproduce:
+        return 0 if all(each.shown for each in run_all(arguments.only)) else 1
     order = [norm.name for norm in chosen_norms(packages, [])]
     limits = Limits(arguments.seconds, arguments.time)
     if not arguments.check:

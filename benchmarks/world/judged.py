@@ -104,9 +104,9 @@ def shortened(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def errors(process: SubjectProcess, dtype: str) -> dict[str, dict[str, float | None]]:
-    """Return the largest error of y by row length, and by mean, in ulp of 1.
+    """Return the largest error of y by row length, and by mean, in ulp.
 
-    An element of y is about 1. A call that fails has None.
+    Of an element below 1, an ulp is that of 1. A call that fails has None.
     """
     operation = process.subject.operation
     names = {each.name for each in operation.inputs}
@@ -137,12 +137,15 @@ def error_of(process: SubjectProcess, x: Array, dtype: str, operation: Operation
     gain = 0.0 if ",gain=zero-centred" in operation.spec else 1.0
     narrow = x.astype(kind)
     arrays = {"x": narrow, "gamma": np.full(size, gain, kind), "beta": np.zeros(size, kind)}
-    case = case_from(arrays, eps=EPS, operation=operation)
+    fixed = getattr(operation, "eps", None)
+    case = case_from(arrays, eps=EPS if fixed is None else fixed, operation=operation)
     with suppress(GaveUpError):
         y = process.run(case, Call()).results.get("y")
         if y is not None and y.shape == x.shape:
-            error = np.abs(y.astype(np.float64) - exact(case)).max()
-            return float(f"{error / (2 * unit_roundoff(dtype)):.{DIGITS}g}")
+            answer = exact(case)
+            ulp = 2 * unit_roundoff(dtype) * np.exp2(np.floor(np.log2(np.abs(answer).clip(1.0))))
+            error = float((np.abs(y.astype(np.float64) - answer) / ulp).max())
+            return float(f"{error:.{DIGITS}g}")
     return None
 
 

@@ -53,6 +53,35 @@ class Package(NamedTuple):
         return ENVIRONMENT | dict(self.variables)
 
 
+class Finding(NamedTuple):
+    """A finding about norms of the table: a paragraph for users, and a script."""
+
+    title: str
+    norms: tuple[str, ...]
+    package: str
+    reproducer: str
+    text: str
+
+
+class Tried(NamedTuple):
+    """A package that could not be judged, and why."""
+
+    name: str
+    reason: str
+
+
+def read_findings(path: Path = LIST) -> list[Finding]:
+    """Read the findings."""
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    return [Finding(**{**each, "norms": tuple(each["norms"])}) for each in content["findings"]]
+
+
+def read_tried(path: Path = LIST) -> list[Tried]:
+    """Read the packages that could not be judged."""
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    return [Tried(**each) for each in content["tried"]]
+
+
 def read_list(path: Path = LIST) -> list[Package]:
     """Read the list of packages."""
     content = tomllib.loads(path.read_text(encoding="utf-8"))

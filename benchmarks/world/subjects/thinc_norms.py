@@ -1,4 +1,4 @@
-"""thinc's layer, which computes with eps = 1e-8 whatever eps is asked for."""
+"""thinc's layer LayerNorm, whose eps is always 1e-8."""
 
 from importlib import import_module
 from typing import Any
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 def forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Any]:
-    """Run a new layer; it takes no eps."""
+    """Run a new layer; it has no eps."""
     del eps
     layer = api.LayerNorm(nI=x.shape[-1])
     layer.initialize()
@@ -33,4 +33,6 @@ def backward(dy: Array, saved: Any) -> tuple[Array, Array, Array]:
 
 
 # Parameters of thinc's layers are float32.
-layer_norm = tv.Subject(forward, backward, name="thinc", dtypes=["float32"])
+layer_norm = tv.Subject(
+    forward, backward, name="thinc", dtypes=["float32"], operation="layer_norm,eps=1e-8"
+)

@@ -1,13 +1,17 @@
 """The list of released packages, and what is said of two runs; no package is needed."""
 
 import re
+import venv
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.environments import BASE, Peer
+from benchmarks.world import page, reproduce
 from benchmarks.world.judged import differences, rows
-from benchmarks.world.listed import FOLDER, read_list
+from benchmarks.world.listed import FOLDER, Finding, read_findings, read_list
+from benchmarks.world.reproduce import SCRIPTS
 from truenorm.verify.operations import parse_operation
 
 PACKAGES = read_list()
@@ -39,6 +43,71 @@ def test_target_exists(norm: Any) -> None:
     text = (FOLDER / "subjects" / file).read_text(encoding="utf-8")
     assert re.search(rf"^({name}[,: =]|def {name}\()|\"{name}\"", text, re.MULTILINE), norm.target
     assert bool(norm.operation) == (f"def {name}(" in text)  # a function says neither
+
+
+@pytest.mark.parametrize("finding", read_findings(), ids=lambda each: each.package)
+def test_finding_has_norms_and_a_script_of_its_package_alone(finding: Finding) -> None:
+    (package,) = (each for each in PACKAGES if each.name == finding.package)
+    assert set(finding.norms) <= {norm.name for norm in package.norms}
+    script = (SCRIPTS / finding.reproducer).read_text(encoding="utf-8")
+    assert "truenorm" not in script
+    last = script.splitlines()[-1]
+    assert re.fullmatch(r'assert .+, "not reproduced"', last)
+    for version in re.findall(r"==(\S+)", " ".join(package.requirements)):
+        if version in script:
+            return
+    pytest.fail("the script names no version of its package")
+
+
+@pytest.mark.parametrize(
+    ("script", "shown"), [("print('y')", True), ("assert 0", False), ("import truenorm", False)]
+)
+def test_reproducer_that_fails_is_not_shown(
+    script: str, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "it.py").write_text(script)
+    environment = tmp_path / "environment"
+    venv.create(environment)
+    monkeypatch.setattr(reproduce, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(reproduce, "python_for", lambda _: environment / "bin" / "python")
+    finding = Finding("it", (), "it", "it.py", "")
+    assert reproduce.run(finding, PACKAGES[0]).shown is shown
+
+
+def measured(name: str, grade: str, **changes: Any) -> dict[str, Any]:
+    """Return a row as `judge_norm` writes it."""
+    curve = {"64": 0.6, "1024": 2.0, "16384": 30.6}
+    return {
+        "name": name,
+        "package": "one",
+        "calls": "it",
+        "operation": "rms_norm",
+        "requirements": ["one==1"],
+        "outcome": "judged",
+        "grades": [{"dtype": "float32", "output": "y", "grade": grade}],
+        "verdicts": {"batch-invariant": "warn", "special values": "fail"},
+        "recipes": {},
+        "too_slow": [],
+        "errors": {"float32": {"length": curve}},
+        "seconds": 2.6,
+    } | changes
+
+
+def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
+    late = {"outcome": "too slow", "reason": "not judged within 9 s"}
+    rows = [
+        measured("worse", "unstable"), measured("better", "stable"), measured("late", "", **late)
+    ]  # fmt: skip
+    machine = {"date": "today", "cpu": "a", "cores": "2", "python": "3", "instructions": "avx2"}
+    limits = {"row": 9.0, "time": 3.0}
+    text = page.page({"machine": machine, "limits": limits, "rows": rows})
+    better, worse = (text.index(f"| {name} | [") for name in ("better", "worse"))
+    assert better < worse
+    assert "| better | [stable]{.grade-stable} | - | - | 2.0 | 31 |" in text
+    assert "[warn]{.grade-conditional} | - | [fail]{.grade-fail} | 3 |" in text
+    assert "| late | too slow | `not judged within 9 s` |" in text
+    assert "numpy-ml 0.1.2" in text
+    assert "1 packages, each" in text
 
 
 def row(**changes: Any) -> dict[str, Any]:

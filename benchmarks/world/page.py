@@ -1,0 +1,202 @@
+"""The page of released packages: tables of grades, findings, and how the norms were run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.common import RESULTS, coloured, markdown_table
+from benchmarks.world.listed import FOLDER, Finding, Tried, read_findings, read_tried
+from truenorm.tools.text import number
+from truenorm.verify.grading.report import GRADES
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.types import FORMATS
+
+FILES = (RESULTS / "world.json",)
+CASES = (FOLDER / "packages.toml",)
+OPERATIONS = {"layer_norm": "Layer norm", "rms_norm": "RMSNorm"}
+MARKS = {
+    "batch-invariant": "batch",
+    "subnormals kept": "subnormals",
+    "special values": "NaN, ∞",
+}
+"""Verdicts with a column, and its head."""
+LENGTHS = ("1024", "16384")
+MEAN = "10"
+Row = Mapping[str, Any]
+
+LEGEND = """\
+The tables are sorted by the grades of the results, best first.
+Bold names have a [finding](#findings).
+
+- *y*, *dx*, *dgamma*, *dbeta*: the [grade](../reference/grades.md#read-the-grades) of the worst
+  case with \\|x\\| ≤ 1e4 and κ ≤ 10. A dash: the norm has no such result, or no backward pass.
+- *D = 1024*, *D = 16384*: the largest error of y in ulp, in rows of this length: four of normal
+  numbers, one of ±0.7. Of an element below 1, an ulp is that of 1. Correct is at most 0.5.
+- *mean 10*: the same with D = 1024 and a mean of 10.
+- *batch*, *subnormals*, *NaN, ∞*: whether the bits of a row depend on other rows, whether
+  subnormal numbers become 0, and whether NaN and infinities appear where they must.
+- *s*: seconds for all calls and their grading."""
+FIGURES = """\
+![Largest error of y against the length of rows](../figures/world-length.svg)
+
+Each line is a norm in float32, with rows of mean 0.
+The lines with the largest errors have a name; the others are grey.
+
+![Largest error of y against the mean of rows](../figures/world-mean.svg)
+
+Each line is a layer norm in float32, with rows of 1,024 normal numbers about a mean.
+The dotted line is proportional to the mean: what a mean in one float32 number costs."""
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return the tables of every type, then the findings, and how the norms were run."""
+    rows = report["rows"]
+    parts = ["## Grades in float32", *tables(rows, "float32", long=True), LEGEND, FIGURES]
+    for dtype in (each for each in FORMATS if each != "float32"):
+        parts += [f"## Grades in {dtype}", *tables(rows, dtype, long=dtype != "float64")]
+    parts += ["## Findings", *(finding_text(each) for each in read_findings())]
+    parts += ["## Not in the tables", outcomes(rows), not_tried(read_tried())]
+    parts += ["## How it was run", how(report), called(rows)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def base_of(row: Row) -> str:
+    """Return the name of the operation, without its options."""
+    return str(row["operation"]).partition(",")[0]
+
+
+def tables(rows: Sequence[Row], dtype: str, *, long: bool) -> list[str]:
+    """Return a table for each operation; a long one has errors and marks."""
+    texts = []
+    for name, title in OPERATIONS.items():
+        of_name = [
+            row
+            for row in rows
+            if row["outcome"] == "judged" and base_of(row) == name and grades_of(row, dtype)
+        ]
+        if of_name:
+            texts += [f"**{title}**", table(sorted_by_grade(of_name, dtype), name, dtype, long)]
+    return texts
+
+
+def grades_of(row: Row, dtype: str) -> dict[str, str]:
+    """Return the grades of one type by output."""
+    return {each["output"]: each["grade"] for each in row["grades"] if each["dtype"] == dtype}
+
+
+def sorted_by_grade(rows: Iterable[Row], dtype: str) -> list[Row]:
+    """Return rows by the grade of y, then by the worst grade, then by the error of long rows."""
+
+    def key(row: Row) -> tuple[int, int, float]:
+        words = {output: -GRADES.index(each) for output, each in grades_of(row, dtype).items()}
+        long = row["errors"].get(dtype, {}).get("length", {}).get(LENGTHS[-1])
+        return words["y"], max(words.values()), float(long or 0.0)
+
+    return sorted(rows, key=key)
+
+
+def table(rows: Iterable[Row], name: str, dtype: str, long: bool) -> str:
+    """Return one table."""
+    outputs = [each.name for each in parse_operation(name).outputs]
+    found = {norm for finding in read_findings() for norm in finding.norms}
+    narrow = dtype in ("bfloat16", "float16")
+    head = ["", *outputs]
+    if narrow:
+        head.append("recipe")
+    if long:
+        head += [f"D = {LENGTHS[0]}", f"D = {LENGTHS[1]}"]
+        head += [f"mean {MEAN}"] if name == "layer_norm" else []
+    head += [*MARKS.values(), "s"] if dtype == "float32" else []
+    body = []
+    for row in rows:
+        words = grades_of(row, dtype)
+        cells = [f"**{row['name']}**" if row["name"] in found else row["name"]]
+        cells += [coloured(words[each]) if each in words else "-" for each in outputs]
+        if narrow:
+            cells.append(row["recipes"].get(dtype, "-"))
+        if long:
+            cells += [error(row, dtype, "length", each) for each in LENGTHS]
+            cells += [error(row, dtype, "mean", MEAN)] if name == "layer_norm" else []
+        if dtype == "float32":
+            cells += [mark(row["verdicts"].get(each, "")) for each in MARKS]
+            cells.append(f"{row['seconds']:.0f}")
+        body.append(cells)
+    return markdown_table(head, body, numbers=False)
+
+
+def error(row: Row, dtype: str, curve: str, place: str) -> str:
+    """Return an error in ulp of 1, or a dash if it was not measured."""
+    value = row["errors"].get(dtype, {}).get(curve, {}).get(place)
+    return "-" if value is None else number(float(value))
+
+
+def mark(word: str) -> str:
+    """Return a verdict with its colour."""
+    colours = {"pass": "pass", "fail": "fail", "warn": "conditional"}
+    return coloured(word, colours[word]) if word in colours else "-"
+
+
+def finding_text(finding: Finding) -> str:
+    """Return a paragraph for users of a package, and its reproducer."""
+    script = (FOLDER / "reproducers" / finding.reproducer).read_text(encoding="utf-8")
+    return (
+        f"### {finding.title}\n\n{finding.text.strip()}\n\n"
+        f"<details><summary>Reproduce it with the package alone</summary>\n\n"
+        f"```python\n{script}```\n\n</details>"
+    )
+
+
+def outcomes(rows: Iterable[Row]) -> str:
+    """Return the norms without a verdict, and what was not judged of others."""
+    lines = []
+    for row in rows:
+        if row["outcome"] != "judged":
+            reason = " ".join(str(row["reason"]).split())[:300]
+            lines.append([row["name"], row["outcome"], f"`{reason.replace('`', '')}`"])
+            continue
+        for dtype, reason in unsupported(row).items():
+            lines.append([row["name"], f"{dtype}: unsupported", f"`{reason}`"])
+        if slow := row["too_slow"]:
+            cases = sum(each["cases"] for each in slow)
+            lines.append([row["name"], "in part", f"{cases} cases would take too long"])
+    return markdown_table(["norm", "outcome", "reason"], lines, numbers=False) if lines else ""
+
+
+def unsupported(row: Row) -> dict[str, str]:
+    """Return the types that the norm does not take, each with what it said."""
+    return dict(row.get("unsupported", {}))
+
+
+def not_tried(tried: Iterable[Tried]) -> str:
+    """Return the packages that could not be judged, with what was tried."""
+    return "**Packages without a row**\n\n" + markdown_table(
+        ["package", "reason"], [[each.name, each.reason] for each in tried], numbers=False
+    )
+
+
+def how(report: Mapping[str, Any]) -> str:
+    """Return machine, date and limits."""
+    facts, limits = report["machine"], report["limits"]
+    packages = {row["package"] for row in report["rows"] if row["outcome"] == "judged"}
+    return (
+        f"{len(packages)} packages, each in its environment with exact versions, a process for "
+        "each norm.\n"
+        f"Run on {facts['date']}: {facts['cpu']}, {facts['instructions']}, {facts['cores']} "
+        f"cores, Python {facts['python']}, quick level.\n"
+        f"Calls of a norm may take about {limits['time']:g} s, and a row {limits['row']:g} s in "
+        "all.\n"
+        "A dependence on the batch is a warning; it does not fail a library."
+    )
+
+
+def called(rows: Iterable[Row]) -> str:
+    """Return what each norm calls, and its versions."""
+    body = [
+        [
+            row["name"],
+            row["calls"],
+            f"`{row.get('operation') or '-'}`",
+            ", ".join(each.replace("==", " ") for each in row["requirements"]),
+        ]
+        for row in rows
+    ]
+    return markdown_table(["norm", "calls", "judged as", "versions"], body, numbers=False)

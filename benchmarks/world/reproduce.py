@@ -1,0 +1,52 @@
+"""Run the reproducers of findings, each with its package and NumPy alone."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from benchmarks.environments import python_for
+from benchmarks.world.listed import FOLDER, Finding, Package, read_findings, read_list
+
+SECONDS = 300.0
+SCRIPTS = FOLDER / "reproducers"
+
+
+class Reproduced(NamedTuple):
+    """What a reproducer printed, and whether it showed what it is about."""
+
+    finding: Finding
+    shown: bool
+    output: str
+
+
+def run(finding: Finding, package: Package) -> Reproduced:
+    """Run a reproducer in the environment of its package, without truenorm."""
+    # -I: neither PYTHONPATH nor the folder of the script is searched.
+    command = [str(python_for(package.peer)), "-I", str(SCRIPTS / finding.reproducer)]
+    variables = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    with TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=variables | dict(package.variables), timeout=SECONDS,
+                capture_output=True, encoding="utf-8", check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Reproduced(finding, False, f"no answer within {SECONDS:g} s")
+    if done.returncode:
+        return Reproduced(finding, False, f"{done.stdout}{done.stderr}")
+    return Reproduced(finding, True, done.stdout)
+
+
+def run_all(only: Sequence[str] = ()) -> list[Reproduced]:
+    """Run the reproducers of all findings, or of the packages in `only`; print what they print."""
+    packages = {each.name: each for each in read_list()}
+    results = []
+    for finding in read_findings():
+        if not only or finding.package in only:
+            result = run(finding, packages[finding.package])
+            results.append(result)
+            word = "reproduced" if result.shown else "NOT REPRODUCED"
+            print(f"{finding.title}: {word}\n{result.output}", flush=True)
+    return results
