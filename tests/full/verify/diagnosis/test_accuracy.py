@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from shared.choosing import few
 from truenorm.verify.diagnosis.accuracy import (
     MIN_CASES,
     MIN_ELEMENTS,
@@ -21,7 +22,8 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
 
-SLOW = pytest.mark.slow(reason="all hypotheses of all types take minutes")
+MINUTES = "all hypotheses of all types take minutes"
+SLOW = pytest.mark.slow(reason=MINUTES)
 
 SMALL = 2**12
 Kernel = Callable[[Case], Float64s]
@@ -64,27 +66,20 @@ PLACES = [
     (tv.norm("rms_norm", gain="zero-centred"), "float16", "y"),
 ]
 SOME_TYPES = [pytest.param("float16", marks=SLOW), "bfloat16", "float32"]
-GATED = [(tv.LAYER_NORM, "float32", "dx"), (ADD_RMS_NORM, "bfloat16", "sum")]
-"""One in 15 hypotheses of these runs in the gate; all others run in the slow session."""
 
 
-@pytest.mark.parametrize(
-    ("operation", "dtype", "output", "words"),
-    [
-        pytest.param(
-            *place,
-            words,
-            id=f"{place[0].name}-{place[1]}-{place[2]}-{words}",
-            marks=() if place in GATED and k % 15 == 0 else SLOW,
-        )
-        for place in PLACES
-        for k, words in enumerate(place[0].knowledge.hypotheses(place[2]))
-    ],
-)
-def test_hypothesis_is_named_for_its_own_kernel(
-    operation: Operation, dtype: str, output: str, words: str
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=SLOW) for part in range(1, 15))])
+@pytest.mark.parametrize(("operation", "dtype", "output"), few(PLACES, reason=MINUTES, count=2))
+def test_hypotheses_are_named_for_their_own_kernels(
+    operation: Operation, dtype: str, output: str, part: int, subtests: pytest.Subtests
 ) -> None:
-    """Unless fewer than two of these cases show it, each in several elements."""
+    for words in list(operation.knowledge.hypotheses(output))[part::15]:
+        with subtests.test(words):
+            assert_named(operation, dtype, output, words)
+
+
+def assert_named(operation: Operation, dtype: str, output: str, words: str) -> None:
+    """Check the cause, unless fewer than two of these cases show it, each in several elements."""
     hypotheses = operation.knowledge.hypotheses(output)
     evidence = evidence_of(operation, dtype, output, hypotheses[words])
     cause = diagnose(evidence, hypotheses, by_size=False).cause

@@ -85,8 +85,6 @@ class TestMemory:
 
 
 class TestLargeCall:
-    COPIES = np.tile(np.arange(1.0, 500.0, dtype=np.float32), (33_700, 1))
-
     @pytest.mark.parametrize(
         ("index", "cause"),
         [
@@ -102,7 +100,7 @@ class TestLargeCall:
         ids=["right", "other", "zero", "float32", "again"],
     )
     def test_elements_beyond_2_to_24(self, index: Callable[[Any], Any] | None, cause: str) -> None:
-        copies = self.COPIES.copy()
+        copies = np.tile(np.arange(1.0, 500.0, dtype=np.float32), (33_700, 1))
         flat = copies.reshape(-1)
         tail = np.arange(2**24, flat.size)
         flat[tail] = 0 if index is None else flat[index(tail)]
