@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from shared.verify.planted.registry import PLANTED
 
 ONLY_BY = {
+    "unsupported": "eps from 1e-3 on refused",
     "raised": "an error at D = 1",
     "result": "complex numbers at D = 1",
     "shape": "dgamma without the sum over one batch axis",

@@ -84,6 +84,10 @@ ACCURACY_ADVICE = {
 OF_OFFSETS = ("squares", "mean")
 """Reasons that the slope suggests: they are about rows with an offset."""
 ADVICE = {
+    "unsupported": Advice(
+        "what a kernel refuses was not judged: its users get the exception",
+        "judge what it supports: --dtype TYPE, or one eps, as --operation rms_norm,eps=1e-5",
+    ),
     "raised": Advice(
         "a caller with this input gets no result",
         "run the reproducer: it makes the same call alone",

@@ -25,7 +25,7 @@ from truenorm.verify.grading.consequences import (
 from truenorm.verify.grading.diagnoses import Diagnoses, diagnose_all
 from truenorm.verify.grading.domain import check_beyond, split_by_domain
 from truenorm.verify.grading.findings import make_findings, with_warnings
-from truenorm.verify.grading.not_judged import find_too_slow, is_too_slow
+from truenorm.verify.grading.not_judged import find_refusals, find_too_slow, is_too_slow
 from truenorm.verify.grading.output_grades import case_result, grade_outputs
 from truenorm.verify.grading.recipes import identify_bits
 from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, CaseResult, Report
@@ -93,6 +93,9 @@ def grade(
     by_case: dict[str, list[Record]] = defaultdict(list)
     for record in made:
         by_case[record.case].append(record)
+    refusals = find_refusals(cases, by_case)
+    refused = {case.name for each in refusals for case in each.cases}
+    cases = [case for case in cases if case.name not in refused]
     within, beyond = split_by_domain(cases, domain)
     run = [case for case in within if by_case[case.name]]
     too_slow = find_too_slow(within, {case.name for case in run}, records)
@@ -100,6 +103,7 @@ def grade(
     every = check_all(cases, by_case, outputs, finite="finite" in guards, strict=strict)
     inside, outside = every.of(within), every.of(beyond)
     shown = [each for each in inside.symptoms if each.guard in (*guards, *PRIMARY)]
+    shown += [each.symptom for each in refusals]
     symptoms = [each for each in drop_consequences(shown) if each.guard in guards]
     symptoms, notes = drop_unclaimed(symptoms, claims_of(within))
     grades = grade_outputs(run, inside.results, every.results, outputs, guards, symptoms)
@@ -146,6 +150,7 @@ def grade(
         results_beyond=tuple(outside.results),
         strict=strict,
         not_run=not_run,
+        unsupported=tuple(each.outcome for each in refusals),
         too_slow=too_slow,
         recipe=recipe,
         batch=batch,

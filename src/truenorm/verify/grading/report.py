@@ -236,6 +236,19 @@ class TooSlow:
 
 
 @dataclass(frozen=True)
+class Unsupported:
+    """A type, or numbers `eps`, that the subject refuses, with the message of its exception.
+
+    `cases` were not judged.
+    """
+
+    dtype: str
+    eps: tuple[float, ...]  # empty if it refuses the type
+    message: str
+    cases: int
+
+
+@dataclass(frozen=True)
 class Known:
     """A finding in a baseline, identified independently of machine, seed and order.
 
@@ -293,6 +306,7 @@ class Report:
     results_beyond: tuple[CaseResult, ...] = field(default=(), repr=False)
     strict: bool = True  # sums over rows have the bound of other results
     not_run: int = 0  # cases skipped after too many crashes
+    unsupported: tuple[Unsupported, ...] = ()  # types and eps that it refuses
     too_slow: tuple[TooSlow, ...] = ()  # not judged within the time limit
     recipe: str = ""  # that is required
     batch: str = "require"  # or "warn": see BATCH

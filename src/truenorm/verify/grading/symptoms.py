@@ -14,6 +14,7 @@ from truenorm.verify.running.records import Record
 from truenorm.verify.types import Array
 
 GUARDS = {
+    "unsupported": "runs",
     "raised": "runs",
     "result": "runs",
     "shape": "runs",

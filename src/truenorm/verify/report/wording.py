@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import replace
 
-from truenorm.tools.text import counted, duration, number
+from truenorm.tools.text import counted, duration, number, short_number
 from truenorm.verify.grading.report import (
     BATCH_INVARIANT,
     GRADES,
@@ -14,6 +14,7 @@ from truenorm.verify.grading.report import (
     Known,
     Recipe,
     Report,
+    Unsupported,
 )
 
 REPOSITORIES = {
@@ -114,10 +115,25 @@ def grade_notes(report: Report) -> list[str]:
     total = _total(report)
     if report.not_run:
         notes.append(f"{report.not_run} of {total} cases did not run: the grades omit them")
+    notes += [
+        f"unsupported: {unsupported_text(each)}: {each.message}" for each in report.unsupported
+    ]
     notes += too_slow_lines(report)
     if not report.domain.is_all:
         notes.append(f"the grades are for {report.domain}: {report.cases} of {total} cases")
     return notes
+
+
+def unsupported_text(one: Unsupported) -> str:
+    """Return which type, or which eps, is refused."""
+    numbers = ", ".join(map(short_number, one.eps))
+    return f"eps = {numbers} in {one.dtype}" if one.eps else one.dtype
+
+
+def _unsupported_reason(report: Report) -> str:
+    """Return what is refused, for the last sentence."""
+    refused = " and ".join(map(unsupported_text, report.unsupported))
+    return f"; unsupported: {refused}" if refused else ""
 
 
 def _total(report: Report) -> int:
@@ -148,8 +164,12 @@ def too_slow_lines(report: Report) -> list[str]:
     return lines
 
 
+def _rest(report: Report) -> str:
+    """Return what was not judged, for the last sentence."""
+    return f"{_unsupported_reason(report)}{_too_slow_reason(report)}"
+
+
 def _too_slow_reason(report: Report) -> str:
-    """Return how many cases were too slow, for the last sentence."""
     if not report.too_slow:
         return ""
     cases = sum(each.cases for each in report.too_slow)
@@ -301,7 +321,7 @@ def verdict_line(report: Report) -> str:
 def conclusion(report: Report) -> str:
     """Return the reason of pass or fail in one sentence."""
     if report.passed:
-        return f"{_pass_reason(report)}{_beyond_reason(report)}{_too_slow_reason(report)}."
+        return f"{_pass_reason(report)}{_beyond_reason(report)}{_rest(report)}."
     parts = []
     if new := report.failures:
         parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))
@@ -312,7 +332,7 @@ def conclusion(report: Report) -> str:
     if below:
         places = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in below.items())
         parts.append(f"below {report.require}: {places}")
-    return "; ".join(parts) + f"{_too_slow_reason(report)}."
+    return "; ".join(parts) + f"{_rest(report)}."
 
 
 def batch_line(report: Report) -> str:

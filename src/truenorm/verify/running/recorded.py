@@ -169,6 +169,8 @@ class Recorded:
             code, seconds = entry["exit_code"], self.subject.seconds
             failure = describe_hang(seconds) if entry["hung"] else describe_exit(code)
             return Record(case.name, call, failure=failure, deaths=1)
+        if "failure" not in entry:  # a trial that is made only after another one has failed
+            raise DamagedResultsError(f"the results of {case.name} have no call '{call}'")
         failure, left_out = entry["failure"], entry["left_out"]
         if call.how.large and any(each in failure for each in NO_MEMORY):
             rows = f"{call.stop:,} rows of {case.shape[1]}"

@@ -28,7 +28,7 @@ from truenorm.verify.running.pytorch import (
     constants_of,
     names_of,
 )
-from truenorm.verify.running.runners import copies_of, usual_case
+from truenorm.verify.running.runners import copies_of, usual_cases
 from truenorm.verify.running.torch_subject import trial_arrays
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
@@ -128,8 +128,8 @@ def make_recording(
     """
     operation = require_norm(suite[0].operation, "a recording", "recording")
     content = _Content()
-    usual = (usual_case(suite, dtype) for dtype in scope["dtypes"])
-    trials = [case for case in usual if case is not None]
+    usual = [usual_cases(suite, dtype) for dtype in scope["dtypes"]]
+    trials = [case for some in usual for case in some]
     planned = [
         *((case, PlannedCall(Call(), when=TRIAL)) for case in trials),
         *((case, each) for case in suite for each in planned_calls(case)),
@@ -146,7 +146,7 @@ def make_recording(
         **roles_of(operation),
         "patience": patience,
         "cases": len(suite),
-        "ones": [trial_of(case, content) for case in trials],
+        "ones": [trial_of(some[0], content) for some in usual if some],
         "calls": calls,
     }
     manifest = json.loads(json.dumps(manifest, allow_nan=False))  # tuples become lists

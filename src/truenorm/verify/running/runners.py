@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.calls import Call, case_of_call, own_inputs, plan_of
+from truenorm.verify.cases.families import EPS
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import output_types
 from truenorm.verify.running.command import CommandRunner
@@ -56,14 +57,15 @@ def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
     """
     subject, failure = runner.subject, ""
     for dtype in subject.dtypes:
-        case = usual_case(suite, dtype)
-        if case is None:
+        usual = usual_cases(suite, dtype)
+        for case in usual:
+            record = runner.run(case, Call())
+            if not record.failure.startswith("raised "):
+                return [record] if record.failure else []
+            rows, size = case.shape
+            failure = failure or f"{record.failure}, with {rows} rows of {size} in {dtype}"
+        if not usual:
             return []
-        record = runner.run(case, Call())
-        if not record.failure.startswith("raised "):
-            return [record] if record.failure else []
-        rows, size = case.shape
-        failure = failure or f"{record.failure}, with {rows} rows of {size} in {dtype}"
     raise CannotRunError(
         f"{subject.name} cannot be called: it {failure}.\n"
         f"The judge calls {signature(subject)}; give another operation with --operation, or with "
@@ -71,10 +73,12 @@ def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
     )
 
 
-def usual_case(suite: Sequence[Case], dtype: str) -> Case | None:
-    """Return ordinary rows of a type, of a usual width; None if there are none."""
+def usual_cases(suite: Sequence[Case], dtype: str) -> list[Case]:
+    """Return ordinary rows of a type, of a usual width, and rows of a usual eps, if any."""
     ordinary = [case for case in suite if case.dtype == dtype and case.family == "normal"]
-    return min(ordinary, key=lambda case: abs(case.shape[1] - USUAL_WIDTH), default=None)
+    ordinary.sort(key=lambda case: abs(case.shape[1] - USUAL_WIDTH))
+    usual = [case for case in ordinary if case.eps == EPS]
+    return [*ordinary[:1], *(case for case in usual[:1] if case is not ordinary[0])]
 
 
 def signature(subject: Subject) -> str:

@@ -242,12 +242,13 @@ def test_wrong_arguments() -> None:
     assert "The judge calls forward(x, gamma, beta, eps) -> y; give another operation" in text
 
 
-def test_one_trial_call_for_each_type() -> None:
+def test_two_trial_calls_for_each_type() -> None:
+    """The kernel may refuse the eps of the first one."""
     kernel = Counted()
     subject = tv.Subject(kernel.failing, dtypes=["float16", "float32"])
     with pytest.raises(CannotRunError, match="ZeroDivisionError"):
         tv.verify(subject)
-    assert kernel.calls == 2
+    assert kernel.calls == 4
 
 
 def test_one_type_that_runs_is_enough() -> None:

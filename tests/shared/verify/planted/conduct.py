@@ -72,6 +72,15 @@ class RefusesOneColumn(Kernel):
         return super().statistics(x, *rest)
 
 
+class RefusesLargeEps(Kernel):
+    """An eps above 1e-3 is an error."""
+
+    def forward(self, x: Array, gamma: Any, beta: Any, eps: float) -> tuple[Array, Any]:
+        if eps > 1e-3:
+            raise ValueError(f"eps must be at most 0.001, got {eps}")
+        return super().forward(x, gamma, beta, eps)
+
+
 class DamagesX(Kernel):
     """y is written over x."""
 
@@ -125,6 +134,7 @@ PROPERTIES = [
         verdict="runs",
     ),
     plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
+    plant(RefusesLargeEps(), "eps from 1e-3 on refused", verdict="runs"),
     plant(
         other_results(lambda result: result + 0j if result.shape[-1:] == (1,) else result),
         "complex numbers at D = 1",
