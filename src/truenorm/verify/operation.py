@@ -219,8 +219,30 @@ def _nothing(*_: Any) -> dict[str, Any]:
     return {}
 
 
-def _no_cause(*_: Any, **__: Any) -> None:
+def _nothing_unchanged(_: str) -> None:
     return None
+
+
+@dataclass(frozen=True)
+class CodeKnowledge:
+    """How kernels quantize an operation, as codes and scales show it.
+
+    Codes are not linear in y, so that causes are searched by bits.
+
+    Attributes
+    ----------
+    ways : callable
+        Of a case and the results of a call: the codes by each way to scale y.
+    find_cause : callable
+        Of an output and of all calls of a type: the likely cause of wrong results, or "", and the
+        number of hypotheses. With `special`, the cause of what happens to NaN and infinity.
+    summarize : callable
+        Of all calls of a type: the summary of codes and scales, or None.
+    """
+
+    ways: "Callable[[Case, Results], Mapping[str, RecipeResult]]"
+    find_cause: "Callable[..., tuple[str, int]]"
+    summarize: "Callable[[Sequence[tuple[Case, Results]]], Quantization | None]"
 
 
 @dataclass(frozen=True)
@@ -234,8 +256,6 @@ class Knowledge:
     recipes : callable
         Of a case and the results of a call, since the first output may depend on the others: the
         first output by each recipe, for cases whose bits show the recipe.
-    ways : callable
-        The same by each way to scale the first output.
     inner_roundings : callable
         Of a type: the first output with roundings that no recipe has, by a clause for them.
     backward_recipes : callable
@@ -243,25 +263,23 @@ class Knowledge:
     hypotheses : callable
         Of an output: what it would be if a step were computed otherwise, by a clause for that
         step, such as "beta is left out".
+    unchanged : callable
+        Of an output: the same computation with no step changed, or None. A hypothesis must differ
+        from it, since both have the rounding errors of the steps that are right.
     clues : callable
         Of an output: clues to wrong results that no hypothesis explains as a whole.
-    find_cause : callable
-        Of an output and of all calls of a type: the likely cause of wrong results, or "", and the
-        number of hypotheses. With `special`, the cause of what happens to NaN and infinity. None
-        stands for the search by `hypotheses` and `clues`, for results that are linear in y.
-    quantization : callable
-        Of all calls of a type: the summary of codes and scales, or None.
+    codes : CodeKnowledge, optional
+        What is known of a quantized operation; it has no `hypotheses` and `clues`.
     """
 
     recipe_names: Mapping[str, str] = field(default_factory=dict)
     recipes: "Callable[[Case, Results], Mapping[str, RecipeResult]]" = _nothing
-    ways: "Callable[[Case, Results], Mapping[str, RecipeResult]]" = _nothing
     inner_roundings: "Callable[[str], Mapping[str, RoundedResult]]" = _nothing
     backward_recipes: "Callable[[Case, str], Mapping[str, RecipeResult]]" = _nothing
     hypotheses: "Callable[[str], Mapping[str, Hypothesis]]" = _nothing
+    unchanged: "Callable[[str], Hypothesis | None]" = _nothing_unchanged
     clues: "Callable[[str], Clues]" = lambda _: Clues()
-    find_cause: "Callable[..., tuple[str, int] | None]" = _no_cause
-    quantization: "Callable[[Sequence[tuple[Case, Results]]], Quantization | None]" = _no_cause
+    codes: CodeKnowledge | None = None
 
 
 class Operation(ABC):

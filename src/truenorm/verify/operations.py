@@ -13,7 +13,7 @@ from truenorm.verify.norms.grouped import formulas
 from truenorm.verify.norms.grouped import recipes as recipes_of_units
 from truenorm.verify.norms.grouped.cases import grouped_cases
 from truenorm.verify.norms.grouped.scales import GroupedScales
-from truenorm.verify.norms.hypotheses import hypotheses_of
+from truenorm.verify.norms.hypotheses import hypotheses_of, unchanged_of
 from truenorm.verify.norms.norm import Judging, Norm
 from truenorm.verify.norms.options import OF_UNITS, Gain, NormName, Options, Sum
 from truenorm.verify.norms.quant import OPTIONS as OF_QUANT
@@ -35,7 +35,7 @@ from truenorm.verify.norms.recipes import (
 )
 from truenorm.verify.norms.scales import NormScales
 from truenorm.verify.norms.variants import plain_cases
-from truenorm.verify.operation import Case, Knowledge, Operation
+from truenorm.verify.operation import Case, CodeKnowledge, Knowledge, Operation
 from truenorm.verify.types import Array
 
 FOLDER = Path(__file__).parent / "norms"
@@ -51,6 +51,7 @@ def _knowledge(norm: Norm) -> Knowledge:
         inner_roundings=partial(inner_roundings, norm),
         backward_recipes=partial(backward_results, norm),
         hypotheses=partial(hypotheses_of, norm),
+        unchanged=partial(unchanged_of, norm),
         clues=partial(clues_of, norm),
     )
 
@@ -60,6 +61,7 @@ def _knowledge_of_units(norm: Norm) -> Knowledge:
         recipes_of_units.recipe_names(norm),
         recipes=partial(recipes_of_units.recipe_results, norm),
         hypotheses=partial(causes_of_units.hypotheses_of, norm),
+        unchanged=partial(causes_of_units.unchanged_of, norm),
     )
 
 
@@ -67,9 +69,11 @@ def _knowledge_of_codes(norm: Norm) -> Knowledge:
     return Knowledge(
         recipes_of_codes.recipes_of(norm),
         recipes=partial(recipes_of_codes.recipe_results, norm),
-        ways=partial(recipes_of_codes.way_results, norm),
-        find_cause=partial(find_cause, norm),
-        quantization=partial(summarize, norm),
+        codes=CodeKnowledge(
+            partial(recipes_of_codes.way_results, norm),
+            partial(find_cause, norm),
+            partial(summarize, norm),
+        ),
     )
 
 

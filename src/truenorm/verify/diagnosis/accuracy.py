@@ -2,13 +2,14 @@
 
 A hypothesis computes a result in float64 as it would be if one step were different. It explains a
 result if it matches in every failing case, is consistent with the control cases (those that are
-right), and no other hypothesis matches as well.
+right), and no other hypothesis matches as well. It must also differ from the same computation
+without the change: the steps that are right have the same rounding errors in both.
 """
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from truenorm.verify.operation import Case, Clamped, Hypothesis
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
-from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of, unit_roundoff
+from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of, unit_roundoff
 
 MIN_CASES, MIN_ELEMENTS, MANY_ELEMENTS = 2, 3, 32
 """A hypothesis must differ from the exact answer in several elements of two cases, or in many
@@ -31,6 +32,8 @@ LARGE_CASE = 2**16
 if a case of this size fails."""
 EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
+RECENT = 256
+"""Cases whose unchanged steps stay in memory."""
 FACTOR_DIGITS = (1, 2, 3, 4)
 """Significant digits of a constant factor, tried in this order."""
 LIMIT_POWERS = tuple(half / 2 for half in range(35))
@@ -48,9 +51,6 @@ KAPPA_POWERS = 3
 """Powers of kappa, from 0 on, that rounding errors of a kernel with a bug may grow like."""
 NOISE = 1 / 8
 """These errors, relative to the largest that are allowed."""
-SAME_BITS = 0.99
-"""Share of elements that must have the bits of a hypothesis. It is less than for a recipe: where
-float32 noise moves a rounding is not known here."""
 
 
 class Evidence(NamedTuple):
@@ -80,10 +80,10 @@ UNKNOWN = Diagnosis("", 0)
 class Match(NamedTuple):
     """A hypothesis compared with the result of one case.
 
-    `telling` is the number of elements in which the hypothesis differs from the exact answer. It
-    is 0 unless the hypothesis fits and that difference is far larger than its distance from the
-    result. `distance` and `contrast` are the root mean square distances of `values` from the
-    result and from the exact answer, relative to the tolerance.
+    `telling` is the number of elements in which the hypothesis differs from the exact answer and
+    from the unchanged steps. It is 0 unless the hypothesis fits and that difference is far larger
+    than its distance from the result. `distance` and `contrast` are the root mean square of the
+    distance of `values` from the result, and of that difference, relative to the tolerance.
     """
 
     values: Float64s  # the result by the hypothesis
@@ -371,22 +371,32 @@ def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: i
         sizes = _row_rms(values)
         tolerance = _tolerance(evidence, values, sizes, power)
         from_exact = distance(values, right)
+        from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
         from_result = distance(evidence.result.astype(np.float64), values)
         ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
-        differing = int((from_exact > exact.allowed(output, power)).sum())
+        allowed = exact.allowed(output, power)
         fits = bool((from_result <= tolerance).all())
-        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_exact / tolerance)
+        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_right / tolerance)
+        tells = fits and MIN_RATIO * rms_distance <= contrast
         return Match(
             values,
             tolerance,
             defined=not np.isnan(values).all(),
-            differs=differing > 0,
+            differs=bool((from_exact > allowed).any()),
             fits=fits,
-            telling=differing if fits and MIN_RATIO * rms_distance <= contrast else 0,
+            telling=int((from_right > allowed).sum()) if tells else 0,
             distance=rms_distance,
             contrast=contrast,
             ulp=float((from_result / ulps).max(initial=0.0)),
         )
+
+
+@lru_cache(maxsize=RECENT)
+def _unchanged(case: Case, output: str) -> Float64s:
+    """Return an output by the steps of the hypotheses with none changed, in float64."""
+    unchanged = case.operation.knowledge.unchanged(output)
+    exact = expected(case).wide[output]
+    return exact if unchanged is None else np.broadcast_to(unchanged(case), exact.shape)
 
 
 def distance(one: Float64s, other: Float64s) -> Float64s:
@@ -469,62 +479,3 @@ def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:
     if block > 1 and not any(size % block == 0 for size in sizes):
         return f"not a multiple of {block}"
     return LISTED + ", ".join(map(str, sorted(sizes)))
-
-
-Bits = Callable[[Case], Float64s]
-"""Computes a result rounded to its type, as float64."""
-
-
-def describe_recipe(names: Mapping[str, str], output: str, recipe: str) -> str:
-    """Return a sentence that says which recipe a result has the bits of."""
-    known, separator, other_sum = recipe.partition(", of the ")
-    words = f"{known}, {names[known]}" if names.get(known) else known
-    return f"{output} has the bits of {words}{separator}{other_sum}"
-
-
-def diagnose_bits(results: Sequence[tuple[Case, Array]], output: str) -> str:
-    """Return the hypothesis whose values, rounded once, have the bits of the results.
-
-    Hypotheses with equal bits are named together.
-    """
-    order = sorted(results, key=lambda each: -each[1].size)  # large cases rule out most
-    operation = order[0][0].operation
-    candidates: dict[str, Bits] = {
-        words: partial(_rounded_once, output, hypothesis)
-        for words, hypothesis in operation.knowledge.hypotheses(output).items()
-    }
-    matching = {
-        words: values for words, bits in candidates.items() if (values := _with_bits(order, bits))
-    }
-    if not matching:
-        return ""
-    first = next(iter(matching.values()))
-    if not all(_equal_bits(first, values) for values in matching.values()):
-        return ""
-    causes = (with_subject(words, output) for words in matching)
-    return f"{', or '.join(causes)} (matches the bits of {output})"
-
-
-def _rounded_once(output: str, hypothesis: Hypothesis, case: Case) -> Float64s:
-    exact = expected(case)
-    with np.errstate(all="ignore"):
-        values = np.broadcast_to(hypothesis(case), exact.wide[output].shape)
-        return values.astype(dtype_of(exact.types[output])).astype(np.float64)
-
-
-def _with_bits(results: Sequence[tuple[Case, Array]], bits: Bits) -> list[Float64s]:
-    """Return the values of a hypothesis in each case; [] as soon as too many bits differ."""
-    may_differ = (1 - SAME_BITS) * sum(result.size for _, result in results)
-    every = []
-    for case, result in results:
-        values = bits(case)
-        may_differ -= float((values != result.astype(np.float64)).sum())
-        if may_differ < 0:
-            return []
-        every.append(values)
-    return every
-
-
-def _equal_bits(one: Sequence[Float64s], other: Sequence[Float64s]) -> bool:
-    same = sum(int((mine == theirs).sum()) for mine, theirs in zip(one, other, strict=True))
-    return same >= SAME_BITS * sum(each.size for each in one)

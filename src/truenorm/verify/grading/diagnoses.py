@@ -132,8 +132,8 @@ def _diagnose_output(
     """
     output, knowledge = failing[0].output, failing[0].case.operation.knowledge
     runs = [(one.case, one.record.results) for one in results]
-    if (own := knowledge.find_cause(output, runs)) is not None:
-        return dict.fromkeys(OF_ACCURACY, Diagnosis(*own))
+    if knowledge.codes is not None:
+        return dict.fromkeys(OF_ACCURACY, Diagnosis(*knowledge.codes.find_cause(output, runs)))
     on_ordinary = [each for each in failing if each.case.kind == "ordinary"]
     ordinary = any(each.severity == UNEXPLAINED for each in on_ordinary)
     evidence = _evidence(results, ordinary=ordinary)
@@ -178,10 +178,6 @@ def _search(
     If none explains all ordinary cases, compare with well-conditioned ones alone: the output may
     have two bugs.
     """
-    if evidence[0].case.dtype == "float64" and not ordinary:
-        # Steps that are right have the same rounding errors in every hypothesis: one that
-        # changes nothing in these cases would explain them.
-        hypotheses = {}
     diagnosis = diagnose(evidence, hypotheses, by_size=ordinary)
     if ordinary and not diagnosis.cause:
         easy = [each for each in evidence if kappa_of(each.case) <= WELL_CONDITIONED]
@@ -264,12 +260,11 @@ def diagnose_conduct(
 
 
 def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) -> Diagnosis:
-    """Explain a symptom of conduct; an operation may explain its own results."""
-    if guard not in OF_CALLS:
+    """Explain a symptom other than inaccuracy; codes have causes of their own for NaN."""
+    codes = evidence[0].case.operation.knowledge.codes
+    if codes is not None and guard == "special":
         runs = [(each.case, record.results) for each in evidence for record in each.of_kind(PLAIN)]
-        own = evidence[0].case.operation.knowledge.find_cause(
-            output, runs, special=guard == "special"
-        )
-        if own is not None:
-            return Diagnosis(*own) if guard == "special" else UNKNOWN
+        return Diagnosis(*codes.find_cause(output, runs, special=True))
+    if codes is not None and guard not in OF_CALLS:
+        return UNKNOWN
     return Diagnosis(EXPLANATIONS[guard](output, evidence), 0)

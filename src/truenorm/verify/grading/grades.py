@@ -5,7 +5,7 @@
 1. `check_all` checks every case (`checks`).
 2. `drop_consequences` and `drop_unclaimed` leave out symptoms that follow from other ones.
 3. `grade_outputs` grades each output in each type.
-4. `with_rounding` and `identify_bits` find results that are not rounded as required (`recipes`).
+4. `with_rounding` and `identify_roundings` find results that are rounded otherwise than required.
 5. `diagnose_all` finds the likely cause of each symptom.
 6. `make_findings` and `judge_verdicts` write findings and verdicts.
 7. `check_beyond` describes what fails outside the domain.
@@ -27,7 +27,7 @@ from truenorm.verify.grading.domain import check_beyond, split_by_domain
 from truenorm.verify.grading.findings import make_findings, with_warnings
 from truenorm.verify.grading.not_judged import find_refusals, find_too_slow, is_too_slow
 from truenorm.verify.grading.output_grades import case_result, grade_outputs
-from truenorm.verify.grading.recipes import identify_bits
+from truenorm.verify.grading.recipes import identify_roundings
 from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, CaseResult, Report
 from truenorm.verify.grading.rounding import rounding_symptoms
 from truenorm.verify.grading.symptoms import GUARDS, MeasuredResult, Symptom
@@ -109,11 +109,11 @@ def grade(
     grades = grade_outputs(run, inside.results, every.results, outputs, guards, symptoms)
     below = {each.type_and_output for each in grades if not each.reaches(require)}
     symptoms = with_rounding(symptoms, inside.measured, below)
-    bits = identify_bits(inside.measured, grades)
-    symptoms += bits.symptoms(inside.measured, below, guards, recipe)
+    roundings = identify_roundings(inside.measured, grades)
+    symptoms += roundings.symptoms(inside.measured, below, guards, recipe)
     diagnoses: Diagnoses = {}
     if causes:
-        diagnoses = diagnose_all(symptoms, every.measured, run, by_case, bits.recipes)
+        diagnoses = diagnose_all(symptoms, every.measured, run, by_case, roundings.recipes)
     not_run = len(within) - len(run) - sum(each.cases for each in too_slow)
     spec = spec._replace(recipe=recipe)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
@@ -140,9 +140,9 @@ def grade(
         tuple(inside.results),
         len(run),
         sum(record.seconds for record in records),
-        recipes=bits.recipes,
-        backward_recipes=bits.backward_recipes,
-        quantization=bits.quantization,
+        recipes=roundings.recipes,
+        backward_recipes=roundings.backward_recipes,
+        quantization=roundings.quantization,
         notes=notes,
         domain=domain,
         left_out=len(beyond),

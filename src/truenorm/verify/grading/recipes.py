@@ -1,37 +1,30 @@
 """Identify the recipes of a subject: the roundings on the way that explain the bits of results.
 
 An element is decided by a recipe if float32 noise cannot change any of its roundings. A recipe
-must have the bits of nearly all elements that it decides.
+must have the bits of nearly all elements that it decides: see `truenorm.verify.diagnosis.bits`.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truenorm.verify.diagnosis.accuracy import Diagnosis, describe_recipe, diagnose_bits
+from truenorm.verify.diagnosis.accuracy import Diagnosis
+from truenorm.verify.diagnosis.bits import SAME_RECIPE, Bits, describe_recipe, diagnose_bits
 from truenorm.verify.grading.report import Grade, Recipe
 from truenorm.verify.grading.rounding import biased_symptoms
 from truenorm.verify.grading.symptoms import MeasuredResult, Symptom
-from truenorm.verify.operation import Case, Quantization, RecipeResult, Results, RoundedResult
-from truenorm.verify.types import Float64s
+from truenorm.verify.operation import Case, Quantization, RecipeResult, Results
 from truenorm.verify.user_cases import is_user_case
 
-SAME_RECIPE = 0.9999
-"""The share of decided elements that must have the bits of a recipe. Honest kernels have all of
-them. Recipes of y differ in a twentieth or more, those of codes in a few of ten thousand."""
 MOST_ELEMENTS = 2**20
-FEW, MOST = 8, 0.95
-"""Two recipes are distinguished by this many elements in which they differ; of several that match,
-one is named if it has this share of those elements against each other one."""
 RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
 """Results of one output in one type, each with the bits by every recipe."""
 
 
-class Bits(NamedTuple):
+class Roundings(NamedTuple):
     """How the results of all types are rounded, as their bits show it.
 
     `evidence` has the results of the first output by type, each with the bits by every recipe.
@@ -66,7 +59,7 @@ class Bits(NamedTuple):
         return symptoms
 
 
-def identify_bits(measured: Collection[MeasuredResult], grades: Iterable[Grade]) -> Bits:
+def identify_roundings(measured: Collection[MeasuredResult], grades: Iterable[Grade]) -> Roundings:
     """Identify the recipes of all types, and the scaling of quantized results.
 
     The bits of a first output that is wrong are not explained.
@@ -80,48 +73,53 @@ def identify_bits(measured: Collection[MeasuredResult], grades: Iterable[Grade])
         for dtype, each in evidence.items()
     )
     backward = tuple(map(identify_backward, backward_evidence(measured).values()))
-    return Bits(recipes, backward, quantizations(measured), evidence)
+    return Roundings(recipes, backward, quantizations(measured), evidence)
 
 
-def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
+def recipe_evidence(measured: Iterable[MeasuredResult]) -> dict[str, RecipeEvidence]:
     """Return, by type, the results of the first output whose bits distinguish recipes."""
-    return _of_first_output(
-        measured, lambda case, results: case.operation.knowledge.recipes(case, results)
+    evidence = _evidence(
+        filter(_is_first, measured),
+        lambda case, _, results: case.operation.knowledge.recipes(case, results),
     )
+    return {dtype: each for (dtype, _), each in evidence.items()}
 
 
-def way_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
+def way_evidence(measured: Iterable[MeasuredResult]) -> dict[str, RecipeEvidence]:
     """Return, by type, the codes whose bits distinguish ways to scale y."""
-    return _of_first_output(
-        measured, lambda case, results: case.operation.knowledge.ways(case, results)
+
+    def bits_of(case: Case, _: str, results: Results) -> Mapping[str, RecipeResult]:
+        codes = case.operation.knowledge.codes
+        return codes.ways(case, results) if codes else {}
+
+    evidence = _evidence(filter(_is_first, measured), bits_of)
+    return {dtype: each for (dtype, _), each in evidence.items()}
+
+
+def backward_evidence(measured: Iterable[MeasuredResult]) -> dict[tuple[str, str], RecipeEvidence]:
+    """Return, by type and output, the results of backward whose bits distinguish recipes."""
+    return _evidence(
+        measured, lambda case, output, _: case.operation.knowledge.backward_recipes(case, output)
     )
 
 
-def _of_moderate_size(measured: Iterable[MeasuredResult]) -> Iterator[MeasuredResult]:
-    """Yield results of cases whose bits do not take minutes: larger ones repeat their rows."""
-    return (one for one in measured if one.case.x.size <= MOST_ELEMENTS)
+def _is_first(one: MeasuredResult) -> bool:
+    return one.output == one.case.operation.outputs[0].name
 
 
-def _of_first_output(
-    measured: Collection[MeasuredResult],
-    bits_of: Callable[[Case, Results], Mapping[str, RecipeResult]],
-) -> dict[str, RecipeEvidence]:
-    """Return, by type, the results of the first output for which there are bits to compare."""
-    evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
-    for one in _of_moderate_size(measured):
-        is_first = one.output == one.case.operation.outputs[0].name
-        if is_first and (bits := bits_of(one.case, one.record.results)):
-            evidence.setdefault(one.case.dtype, []).append((one, bits))
-    return dict(evidence)
-
-
-def backward_evidence(
-    measured: Collection[MeasuredResult],
+def _evidence(
+    measured: Iterable[MeasuredResult],
+    bits_of: Callable[[Case, str, Results], Mapping[str, RecipeResult]],
 ) -> dict[tuple[str, str], RecipeEvidence]:
-    """Return, by type and output, the results of backward whose bits distinguish recipes."""
+    """Return, by type and output, the results for which there are bits to compare.
+
+    The bits of cases of more than `MOST_ELEMENTS` would take minutes, and their rows repeat.
+    """
     evidence: dict[tuple[str, str], list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
-    for one in _of_moderate_size(measured):
-        if bits := one.case.operation.knowledge.backward_recipes(one.case, one.output):
+    for one in measured:
+        if one.case.x.size > MOST_ELEMENTS:
+            continue
+        if bits := bits_of(one.case, one.output, one.record.results):
             evidence.setdefault(one.type_and_output, []).append((one, bits))
     return dict(evidence)
 
@@ -130,49 +128,16 @@ def quantizations(measured: Iterable[MeasuredResult]) -> tuple[Quantization, ...
     """Return the summary of codes and scales in each type, if there are any."""
     runs: dict[str, list[tuple[Case, Results]]] = defaultdict(list)
     for one in measured:
-        if one.output == one.case.operation.outputs[0].name and not is_user_case(one.case):
+        if _is_first(one) and not is_user_case(one.case):
             runs[one.case.dtype].append((one.case, one.record.results))
-    every = (each[0][0].operation.knowledge.quantization(each) for each in runs.values())
+    known = ((each, each[0][0].operation.knowledge.codes) for each in runs.values())
+    every = (codes.summarize(each) for each, codes in known if codes is not None)
     return tuple(each for each in every if each is not None)
-
-
-class _RecipeBits(NamedTuple):
-    """The bits by one recipe in all cases, and where they are decided."""
-
-    values: Float64s
-    decided: NDArray[np.bool_]
-
-    def agrees(self, other: "_RecipeBits") -> bool:
-        """Return True if two recipes hardly differ where both are decided."""
-        return int(self._differs(other).sum()) < FEW
-
-    def beats(self, other: "_RecipeBits", result: Float64s) -> bool:
-        """Return True if the result has these bits in most elements where the two differ."""
-        differs = self._differs(other)
-        return _share(result[differs], self.values[differs]) >= MOST
-
-    def _differs(self, other: "_RecipeBits") -> NDArray[np.bool_]:
-        return np.asarray(self.decided & other.decided & (self.values != other.values))
-
-    def share(self, result: Float64s) -> float:
-        """Return the share of decided elements in which the result has these bits."""
-        return _share(result[self.decided], self.values[self.decided])
-
-
-def _share(one: Float64s, other: Float64s) -> float:
-    return float(np.mean(one == other)) if one.size else 0.0
-
-
-def _joined(results: Sequence[RecipeResult]) -> _RecipeBits:
-    return _RecipeBits(
-        np.concatenate([each.values.ravel() for each in results]),
-        np.concatenate([each.decided.ravel() for each in results]),
-    )
 
 
 def identify_recipe(evidence: RecipeEvidence) -> Recipe:
     """Count the elements that have the bits of each recipe; group recipes that hardly differ."""
-    every = {name: _joined([bits[name] for _, bits in evidence]) for name in evidence[0][1]}
+    every = {name: Bits.joined([bits[name] for _, bits in evidence]) for name in evidence[0][1]}
     result = np.concatenate([one.result.astype(np.float64).ravel() for one, _ in evidence])
     groups: list[list[str]] = []
     for name, bits in every.items():
@@ -208,8 +173,9 @@ def identify_forward(
         recipe = replace(recipe, way=name, ways=way.shares)
     if recipe.name or not explain:
         return recipe
-    found = explain_bits(evidence)
-    return replace(recipe, explanation=found.cause, tried=found.tried)
+    found = diagnose_bits([(one.case, one.result) for one, _ in evidence], recipe.output)
+    tried = len(evidence[0][1]) + found.tried
+    return replace(recipe, explanation=found.cause, tried=tried)
 
 
 def identify_backward(evidence: RecipeEvidence) -> Recipe:
@@ -219,39 +185,6 @@ def identify_backward(evidence: RecipeEvidence) -> Recipe:
         return recipe
     words = f"backward computes {recipe.output} from {recipe.name} rounded to {recipe.dtype}"
     return replace(recipe, explanation=words)
-
-
-def explain_bits(evidence: RecipeEvidence) -> Diagnosis:
-    """Return the rounding or the hypothesis that has the bits of results without a recipe."""
-    order = sorted((one for one, _ in evidence), key=lambda one: -one.result.size)
-    first, output = order[0].case, order[0].output
-    results: dict[str, list[RecipeResult]] = {}
-    candidates = first.operation.knowledge.inner_roundings(first.dtype)
-    for words, rounded in candidates.items():
-        if bits := _with_bits(order, rounded):
-            results[words] = bits
-    hypotheses = len(first.operation.knowledge.hypotheses(output))
-    tried = len(evidence[0][1]) + len(candidates) + hypotheses
-    if not results:
-        return Diagnosis(diagnose_bits([(one.case, one.result) for one in order], output), tried)
-    (words, bits), *others = results.items()
-    # Of several that have the bits, one is named if the others are the same here.
-    if not all(_joined(bits).agrees(_joined(each)) for _, each in others):
-        return Diagnosis("", tried)
-    return Diagnosis(f"{words} (matches the bits of {output})", tried)
-
-
-def _with_bits(order: Sequence[MeasuredResult], rounded: RoundedResult) -> list[RecipeResult]:
-    """Return a rounded result in each case; [] as soon as too many bits differ in one."""
-    every, equal, total = [], 0, 0
-    for one in order:
-        bits = rounded(one.case)
-        same = (bits.values == one.result.astype(np.float64))[bits.decided]
-        equal, total = equal + int(same.sum()), total + same.size
-        if equal < SAME_RECIPE * total:
-            return []
-        every.append(bits)
-    return every if total else []
 
 
 def recipe_symptoms(

@@ -526,5 +526,10 @@ def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
     return hypotheses | of_layouts(norm, output)
 
 
+def unchanged_of(norm: Norm, output: str) -> Hypothesis:
+    """Return the output with no step changed."""
+    return partial(_evaluate, norm, output, {})
+
+
 def _evaluate(norm: Norm, output: str, changes: Changes, case: Case) -> Float64s:
     return Steps(norm, case, changes)[output]

@@ -10,7 +10,7 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify.collecting import collect
-from truenorm.verify.diagnosis.accuracy import describe_recipe, diagnose_bits
+from truenorm.verify.diagnosis.bits import describe_recipe, diagnose_bits
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import InProcess
@@ -201,7 +201,7 @@ def to_bfloat16(numbers: Float64s) -> Array:
 def test_hypothesis_with_the_bits_of_y(words: str) -> None:
     hypothesis = tv.LAYER_NORM.knowledge.hypotheses("y")[words]
     results = [(case, to_bfloat16(hypothesis(case))) for case in telling()]
-    assert diagnose_bits(results, "y") == f"{words} (matches the bits of y)"
+    assert diagnose_bits(results, "y").cause == f"{words} (matches the bits of y)"
 
 
 def test_two_percent_of_other_bits_are_too_many() -> None:
@@ -211,7 +211,7 @@ def test_two_percent_of_other_bits_are_too_many() -> None:
         y = hypothesis(case)
         return to_bfloat16(np.where(np.arange(y.size).reshape(y.shape) % 50, y, 2 * y))
 
-    assert not diagnose_bits([(case, mostly(case)) for case in telling()], "y")
+    assert not diagnose_bits([(case, mostly(case)) for case in telling()], "y").cause
 
 
 def test_recipe_in_words() -> None:

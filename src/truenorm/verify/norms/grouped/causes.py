@@ -67,6 +67,11 @@ def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
     return names[letter], f"{names[letter]}s"
 
 
+def unchanged_of(norm: Norm, output: str) -> Hypothesis:
+    """Return the output by the formula."""
+    return partial(_mutated, norm, output, "")
+
+
 @lru_cache(maxsize=RECENT)
 def _run(norm: Norm, case: Case) -> Run:
     return Run(given_of(norm, case, norm.geometry(case)), case.dtype)

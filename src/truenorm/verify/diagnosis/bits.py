@@ -1,0 +1,130 @@
+"""Find the computation that has the bits of results: a recipe, other roundings, or a hypothesis.
+
+A computation returns values, and where they are decided: there, float32 noise cannot change them.
+It has the bits of results if nearly all of its decided elements are equal.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.verify.diagnosis.accuracy import Diagnosis, with_subject
+from truenorm.verify.operation import Case, Hypothesis, RecipeResult, RoundedResult
+from truenorm.verify.oracle import expected
+from truenorm.verify.types import Array, Float64s, dtype_of
+
+SAME_RECIPE = 0.9999
+"""The share of decided elements that must have the bits of a recipe. Honest kernels have all of
+them. Recipes of y differ in a twentieth or more, those of codes in a few of ten thousand."""
+SAME_BITS = 0.99
+"""The share for a hypothesis. It is less than for a recipe: where float32 noise moves a rounding
+is not known here."""
+FEW, MOST = 8, 0.95
+"""Two computations are distinguished by this many elements in which they differ; of several
+recipes that match, one is named if it has this share of those elements against each other one."""
+
+
+class Bits(NamedTuple):
+    """The bits by one computation in all cases, and where they are decided."""
+
+    values: Float64s
+    decided: NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, results: Sequence[RecipeResult]) -> "Bits":
+        """Join the results of several cases."""
+        return cls(
+            np.concatenate([each.values.ravel() for each in results]),
+            np.concatenate([each.decided.ravel() for each in results]),
+        )
+
+    def agrees(self, other: "Bits", same: float = 1.0) -> bool:
+        """Return True if two computations hardly differ where both are decided.
+
+        At most a share of 1 - `same` may differ, or fewer than `FEW` elements.
+        """
+        return int(self._differs(other).sum()) < max(FEW, (1 - same) * self.values.size)
+
+    def beats(self, other: "Bits", result: Float64s) -> bool:
+        """Return True if the result has these bits in most elements where the two differ."""
+        differs = self._differs(other)
+        return _share(result[differs], self.values[differs]) >= MOST
+
+    def _differs(self, other: "Bits") -> NDArray[np.bool_]:
+        return np.asarray(self.decided & other.decided & (self.values != other.values))
+
+    def share(self, result: Float64s) -> float:
+        """Return the share of decided elements in which the result has these bits."""
+        return _share(result[self.decided], self.values[self.decided])
+
+
+def _share(one: Float64s, other: Float64s) -> float:
+    return float(np.mean(one == other)) if one.size else 0.0
+
+
+def diagnose_bits(results: Collection[tuple[Case, Array]], output: str) -> Diagnosis:
+    """Return the roundings or the hypotheses that have the bits of results without a recipe.
+
+    A hypothesis is rounded once. Of several computations with the bits, none is named unless all
+    are the same here.
+    """
+    order = sorted(results, key=lambda each: -each[1].size)  # large cases rule out most
+    first = order[0][0]
+    roundings = first.operation.knowledge.inner_roundings(first.dtype)
+    hypotheses: dict[str, RoundedResult] = {
+        with_subject(words, output): partial(_rounded_once, output, hypothesis)
+        for words, hypothesis in first.operation.knowledge.hypotheses(output).items()
+    }
+    tried = len(roundings) + len(hypotheses)
+    matching, same = _with_bits(order, roundings, SAME_RECIPE), SAME_RECIPE
+    names = [*matching][:1]
+    if not matching:
+        matching, same = _with_bits(order, hypotheses, SAME_BITS), SAME_BITS
+        names = [*matching]
+    if not names or not all(matching[names[0]].agrees(each, same) for each in matching.values()):
+        return Diagnosis("", tried)
+    return Diagnosis(f"{', or '.join(names)} (matches the bits of {output})", tried)
+
+
+def _rounded_once(output: str, hypothesis: Hypothesis, case: Case) -> RecipeResult:
+    exact = expected(case)
+    with np.errstate(all="ignore"):
+        values = np.broadcast_to(hypothesis(case), exact.wide[output].shape)
+        values = values.astype(dtype_of(exact.types[output])).astype(np.float64)
+    return RecipeResult(values, np.ones(values.shape, bool))
+
+
+def _with_bits(
+    order: Sequence[tuple[Case, Array]], candidates: Mapping[str, RoundedResult], same: float
+) -> dict[str, Bits]:
+    """Return the computations that have the bits of the results in all cases."""
+    matching = {}
+    for words, rounded in candidates.items():
+        if (bits := _matching_bits(order, rounded, same)) is not None:
+            matching[words] = bits
+    return matching
+
+
+def _matching_bits(
+    order: Sequence[tuple[Case, Array]], rounded: RoundedResult, same: float
+) -> Bits | None:
+    """Return the bits of a computation; None as soon as too many differ from the results."""
+    every, equal, total = [], 0, 0
+    for case, result in order:
+        bits = rounded(case)
+        right = (bits.values == result.astype(np.float64))[bits.decided]
+        equal, total = equal + int(right.sum()), total + right.size
+        if equal < same * total:
+            return None
+        every.append(bits)
+    return Bits.joined(every) if total else None
+
+
+def describe_recipe(names: Mapping[str, str], output: str, recipe: str) -> str:
+    """Return a sentence that says which recipe a result has the bits of."""
+    known, separator, other_sum = recipe.partition(", of the ")
+    words = f"{known}, {names[known]}" if names.get(known) else known
+    return f"{output} has the bits of {words}{separator}{other_sum}"
