@@ -43,7 +43,7 @@ from benchmarks.peers import times_of
 from benchmarks.picture import name_ends, save
 from benchmarks.stability import draw, from_json
 from truenorm.cost import COLUMNS, ROWS, SHARES, Form, Keep, layer_norm_cost, operations
-from truenorm.verify.cases.families import PLAIN_X, Family
+from truenorm.verify.inputs.families import PLAIN_X, Family
 from truenorm.verify.norms.recipes import recipe_results
 from truenorm.verify.norms.variants import adapt_case
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm

@@ -14,7 +14,7 @@ from truenorm.tools.text import number
 from truenorm.verify import Case, case
 from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import Witness, witness_for
-from truenorm.verify.cases.named import Entry, entries, not_cases
+from truenorm.verify.inputs.named import Entry, entries, not_cases
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
 from truenorm.verify.oracle import expected

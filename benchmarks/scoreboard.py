@@ -30,9 +30,9 @@ from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import number
 from truenorm.verify import cases
-from truenorm.verify.cases.named import entries
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import CaseResult, Grade, Report
+from truenorm.verify.inputs.named import entries
 from truenorm.verify.judge import grade_records, scope
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import OPERATIONS

@@ -14,7 +14,7 @@ from benchmarks.world.listed import ListedNorm
 from truenorm.tools.progress import status_line
 from truenorm.verify import Report, case_from
 from truenorm.verify.calls import Call
-from truenorm.verify.cases.named import entries
+from truenorm.verify.inputs.named import entries
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import CannotRunError, GaveUpError

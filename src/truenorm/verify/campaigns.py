@@ -12,7 +12,6 @@ from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.bounds import GRADES, POWERS, compare_with_answers
 from truenorm.verify.calls import Call
-from truenorm.verify.cases.families import SEEDS
 from truenorm.verify.grading.checks import check_case, relax_sums
 from truenorm.verify.grading.consequences import drop_unclaimed
 from truenorm.verify.grading.domain import split_by_domain
@@ -20,6 +19,7 @@ from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.output_grades import case_result, grade_output
 from truenorm.verify.grading.report import ACCURACY, BATCH, BATCH_INVARIANT, CaseResult, Finding
 from truenorm.verify.grading.symptoms import GUARDS, MeasuredResult
+from truenorm.verify.inputs.families import SEEDS
 from truenorm.verify.judge import outputs_of, spec_of
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.oracle import expected, forget, remember

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.inputs.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import AS_SHAPE, Case, Operation
 from truenorm.verify.types import FORMATS, Array

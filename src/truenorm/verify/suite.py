@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from truenorm.tools.arguments import require_type
-from truenorm.verify.cases.families import SEEDS
+from truenorm.verify.inputs.families import SEEDS
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
 from truenorm.verify.types import FORMATS

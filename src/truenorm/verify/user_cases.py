@@ -14,8 +14,8 @@ import numpy as np
 
 from truenorm.tools.arguments import require_shape
 from truenorm.tools.user_files import open_regular
-from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
-from truenorm.verify.cases.patterns import Pattern, filled
+from truenorm.verify.inputs.families import EPS, PLAIN, PLAIN_X
+from truenorm.verify.inputs.patterns import Pattern, filled
 from truenorm.verify.norms.enclosures import unsupported_reason
 from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import Case, Operation

@@ -32,7 +32,7 @@ VIOLATIONS = [
         "truenorm.textbook",
         "verify imports only exact, tools and user_cache",
     ),
-    ("verify/cases/families", "truenorm.verify.oracle", "Layers of verify"),
+    ("verify/inputs/families", "truenorm.verify.oracle", "Layers of verify"),
     ("verify/running/command", "truenorm.verify.grading.report", "Layers of verify"),
     ("verify/grading/checks", "truenorm.verify.report", "Layers of verify"),
     ("verify/judge", "truenorm.verify.audit", "Layers of verify"),

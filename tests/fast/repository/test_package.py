@@ -6,13 +6,16 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from ast import literal_eval
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import truenorm
+import truenorm.verify
 
 ROOT = Path(__file__).parents[3]
 BUILD_FILES = (
@@ -97,9 +100,12 @@ def test_public_names_exist_and_are_in_the_reference() -> None:
     assert truenorm.__all__ == sorted(truenorm.__all__)
 
 
-def test_no_public_function_has_the_name_of_a_module() -> None:
-    beside = {path.stem for path in (ROOT / "src" / "truenorm").iterdir()}
-    functions = {name for name in truenorm.__all__ if callable(getattr(truenorm, name))}
+@pytest.mark.parametrize("package", [truenorm, truenorm.verify])
+def test_no_public_function_has_the_name_of_a_module(package: ModuleType) -> None:
+    """A name is imported on first access only while no imported module has it."""
+    assert package.__file__
+    beside = {path.stem for path in Path(package.__file__).parent.iterdir()}
+    functions = {name for name in package.__all__ if callable(getattr(package, name))}
     assert not functions & beside
 
 
@@ -119,6 +125,17 @@ def test_import_loads_nothing_heavy_and_starts_no_thread() -> None:
         f"print([name for name in {heavy} if name in sys.modules], threading.active_count())"
     )
     assert loaded.strip() == "[] 1"
+
+
+def test_import_of_the_judge_loads_only_what_is_used() -> None:
+    """``python -X importtime -c "import truenorm.verify"`` shows the time."""
+    names = "print([name for name in sys.modules if name.startswith(('truenorm.', 'numpy'))]);"
+    loaded = run_python(f"import sys, truenorm.verify as tv; {names} tv.verify; {names}")
+    before, after = map(literal_eval, loaded.splitlines())
+    assert before == ["truenorm.verify"]
+    assert "numpy" in after
+    others = ("campaigns", "recordings", "scores", "report", "audit")
+    assert not {f"truenorm.verify.{name}" for name in others} & set(after)
 
 
 def test_sdist_has_what_builds_tests_and_documents_and_no_more(checkout: Path) -> None:

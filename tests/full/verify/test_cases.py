@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.cases import named
-from truenorm.verify.cases.families import (
+from truenorm.verify.grading.domain import split_by_domain
+from truenorm.verify.inputs import named
+from truenorm.verify.inputs.families import (
     LARGE_VALUES,
     RANDOM_WIDTHS,
     WIDTHS,
     ordinary,
     random_widths,
 )
-from truenorm.verify.cases.patterns import PATTERNS, Pattern, filled, number
-from truenorm.verify.grading.domain import split_by_domain
+from truenorm.verify.inputs.patterns import PATTERNS, Pattern, filled, number
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.options import NAMES
 from truenorm.verify.operation import MODEL_INPUT, Case

@@ -22,9 +22,9 @@ from truenorm.verify.calls import (
     Call,
     calls_of,
 )
-from truenorm.verify.cases.families import EPS
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report, TooSlow
+from truenorm.verify.inputs.families import EPS
 from truenorm.verify.judge import grade_records
 from truenorm.verify.operation import Case
 from truenorm.verify.report.html import to_html

@@ -12,10 +12,10 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.recorded import in_float64
 from truenorm.verify import oracle as answering
-from truenorm.verify.cases.families import EPS
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading import user_cases as measuring
 from truenorm.verify.grading.user_cases import sampled_rows
+from truenorm.verify.inputs.families import EPS
 from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.enclosures import row_blocks
 from truenorm.verify.norms.norm import require_norm

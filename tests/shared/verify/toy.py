@@ -7,7 +7,7 @@ import numpy as np
 
 import truenorm.verify as tv
 from truenorm.exact import scaled_integers
-from truenorm.verify.cases.families import ordinary, sweeps
+from truenorm.verify.inputs.families import ordinary, sweeps
 from truenorm.verify.operation import Case, Input, Operation, Output
 from truenorm.verify.oracle import ONE, LinearInRoot, round_exactly
 from truenorm.verify.types import FORMATS, Array, Float64s

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.cases.families import LARGE_VALUES
 from truenorm.verify.diagnosis.patterns import computed_in
 from truenorm.verify.grading.symptoms import Symptom
+from truenorm.verify.inputs.families import LARGE_VALUES
 from truenorm.verify.norms.enclosures import largest_kappa
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected

@@ -8,13 +8,13 @@ import numpy as np
 
 from truenorm.tools.text import counted
 from truenorm.verify.calls import PLAIN
-from truenorm.verify.cases.families import LARGE_VALUES
 from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, without_match
 from truenorm.verify.diagnosis.conduct import depends_on_calls
 from truenorm.verify.grading.advice import ADVICE, advice
 from truenorm.verify.grading.report import ACCURACY, BATCH_INVARIANT, Finding, Grade
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.symptoms import GUARDS, UNEXPLAINED, Symptom
+from truenorm.verify.inputs.families import LARGE_VALUES
 from truenorm.verify.subject import SubjectSpec
 
 ON_SPECIAL_ROWS = ("finite", "growth", "special", "subnormal", "position")

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from truenorm.verify.cases.families import HALF_MAX
 from truenorm.verify.formulas.rounding import rounded, sum_in_sequence, to_bits
+from truenorm.verify.inputs.families import HALF_MAX
 from truenorm.verify.norms.changes import (
     NARROW,
     R,

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.cases.families import (
+from truenorm.verify.inputs.families import (
     EPSILONS,
     extensions,
     hard,
@@ -20,9 +20,9 @@ from truenorm.verify.cases.families import (
     sweeps,
     to_float32,
 )
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
-from truenorm.verify.cases.named import named_cases
-from truenorm.verify.cases.patterns import filled, number
+from truenorm.verify.inputs.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
+from truenorm.verify.inputs.named import named_cases
+from truenorm.verify.inputs.patterns import filled, number
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import MODEL_INPUT, Case
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, unit_roundoff

@@ -13,12 +13,12 @@ from shared.verify.planted.kernels import layer_norm
 from shared.verify.planted.registry import PLANTED
 from shared.verify.recorded import in_float64
 from truenorm.verify.calls import Call
-from truenorm.verify.cases.families import SERVED_SHAPES, served
 from truenorm.verify.collecting import collect, records_of
 from truenorm.verify.grading.checks import check_case
 from truenorm.verify.grading.consequences import drop_consequences
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.symptoms import UNEXPLAINED, measure
+from truenorm.verify.inputs.families import SERVED_SHAPES, served
 from truenorm.verify.judge import grade_records, scope
 from truenorm.verify.oracle import EXPECTED_BY_CASE, Expected, expected
 from truenorm.verify.running.records import Record

@@ -14,9 +14,9 @@ import truenorm.verify as tv
 from shared.promise.bounds import divide_reference_bounds, native_bounds_divided
 from shared.promise.checking import BACKENDS
 from shared.promise.families import DTYPES
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
+from truenorm.verify.inputs.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.judge import scope
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.variants import adapt_case

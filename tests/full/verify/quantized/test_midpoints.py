@@ -11,7 +11,7 @@ from full.verify.quantized.test_scales import block_scale, power
 from shared.verify.quantized.answers_of import judged
 from shared.verify.quantized.balls import FORMATS, codes_of, values_of
 from shared.verify.quantized.kernels import Array, Kernel
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.inputs.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quant import POWERS
 from truenorm.verify.norms.quantized.cases import codes_next_to_midpoints

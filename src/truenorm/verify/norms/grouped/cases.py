@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
-from truenorm.verify.cases.patterns import Pattern, filled
+from truenorm.verify.inputs.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.inputs.patterns import Pattern, filled
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.variants import adapt_case, within_limits
 from truenorm.verify.operation import CHANNELS_LAST, Case

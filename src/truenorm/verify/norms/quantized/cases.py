@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.cases import families
-from truenorm.verify.cases.families import EPS, EPSILONS, PLAIN_X, SEEDS, Family
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, RowMaker, rows_of_y
-from truenorm.verify.cases.patterns import Pattern
+from truenorm.verify.inputs import families
+from truenorm.verify.inputs.families import EPS, EPSILONS, PLAIN_X, SEEDS, Family
+from truenorm.verify.inputs.midpoints import NEXT_TO_MIDPOINTS, RowMaker, rows_of_y
+from truenorm.verify.inputs.patterns import Pattern
 from truenorm.verify.norms.codes import E4M3FN, CodeType
 from truenorm.verify.norms.norm import PARTIAL_GROUPS, Norm
 from truenorm.verify.norms.quant import Quant

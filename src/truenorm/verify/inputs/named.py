@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from truenorm.verify.cases.patterns import filled
+from truenorm.verify.inputs.patterns import filled
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.types import FORMATS, Array
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.cases.patterns import Pattern, filled, number
+from truenorm.verify.inputs.patterns import Pattern, filled, number
 from truenorm.verify.operation import MODEL_INPUT, Case, Operation
 from truenorm.verify.types import FORMATS
 

@@ -17,7 +17,7 @@ from operator import mul
 import numpy as np
 
 from truenorm.exact import ExactRow, round_ratio
-from truenorm.verify.cases.families import EPSILONS, SEEDS, Family
+from truenorm.verify.inputs.families import EPSILONS, SEEDS, Family
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.types import FORMATS, Float64s, dtype_of
 
