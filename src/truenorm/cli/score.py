@@ -75,7 +75,7 @@ def score_command(
     """Score what a PyTorch kernel computes from 0 to 1.
 
     The score is a reward for programs that write kernels. Keep the seed from them, and take the
-    least score of several seeds. A wrong number on a drawn case is seen. Conduct is checked
+    least score of several seeds. A wrong number on a drawn case is seen. Behaviour is checked
     against mistakes, not against intent: run the command in a sandbox of yours. Linux only.
 
     \b

@@ -266,10 +266,10 @@ class Knowledge:
     unchanged : callable
         Of an output: the same computation with no step changed, or None. A hypothesis must differ
         from it, since both have the rounding errors of the steps that are right.
-    clues : callable
-        Of an output: clues to wrong results that no hypothesis explains as a whole.
+    error_patterns : callable
+        Of an output: patterns of errors that no hypothesis explains as a whole.
     codes : CodeKnowledge, optional
-        What is known of a quantized operation; it has no `hypotheses` and `clues`.
+        What is known of a quantized operation; it has no `hypotheses` and `error_patterns`.
     """
 
     recipe_names: Mapping[str, str] = field(default_factory=dict)
@@ -278,7 +278,7 @@ class Knowledge:
     backward_recipes: "Callable[[Case, str], Mapping[str, RecipeResult]]" = _nothing
     hypotheses: "Callable[[str], Mapping[str, Hypothesis]]" = _nothing
     unchanged: "Callable[[str], Hypothesis | None]" = _nothing_unchanged
-    clues: "Callable[[str], Clues]" = lambda _: Clues()
+    error_patterns: "Callable[[str], ErrorPatterns]" = lambda _: ErrorPatterns()
     codes: CodeKnowledge | None = None
 
 
@@ -576,8 +576,8 @@ class Growth(NamedTuple):
     rest: str
 
 
-class Clues(NamedTuple):
-    """Clues to the wrong results of one output.
+class ErrorPatterns(NamedTuple):
+    """Patterns that causes leave in the errors of one output.
 
     Attributes
     ----------

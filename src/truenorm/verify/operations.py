@@ -6,7 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from truenorm.verify.norms.clues import clues_of
+from truenorm.verify.norms.error_patterns import error_patterns_of
 from truenorm.verify.norms.exact import answers_of, predictors_of
 from truenorm.verify.norms.grouped import causes as causes_of_units
 from truenorm.verify.norms.grouped import formulas
@@ -52,7 +52,7 @@ def _knowledge(norm: Norm) -> Knowledge:
         backward_recipes=partial(backward_results, norm),
         hypotheses=partial(hypotheses_of, norm),
         unchanged=partial(unchanged_of, norm),
-        clues=partial(clues_of, norm),
+        error_patterns=partial(error_patterns_of, norm),
     )
 
 

@@ -118,7 +118,7 @@ def score(
 ) -> Score:
     r"""Score a PyTorch kernel by what it computes on cases that are drawn. Linux only.
 
-    A wrong number on a drawn case is seen. Conduct is checked against mistakes, not against
+    A wrong number on a drawn case is seen. Behaviour is checked against mistakes, not against
     intent, and isolation is the task of the harness. Take the least score of several seeds. Most
     of the time is the import of PyTorch; ``truenorm score --serve`` imports it once.
 

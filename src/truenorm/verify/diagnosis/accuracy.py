@@ -198,7 +198,7 @@ def _limited(low: float, high: float, output: str, case: Case) -> Float64s:
 
 def _clamps(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
     """Yield the output with a clamped step; the limit is fitted to one wrong case."""
-    for words, clamped in one.case.operation.knowledge.clues(one.output).clamped.items():
+    for words, clamped in one.case.operation.knowledge.error_patterns(one.output).clamped.items():
         fitted = _fit_limit(one, clamped)
         precision = max(unit_roundoff(one.case.dtype) / 2, LIMIT_PRECISION)
         for digits in LIMIT_DIGITS:

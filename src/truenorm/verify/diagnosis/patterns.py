@@ -244,7 +244,9 @@ def describe_stale(evidence: Sequence[Evidence]) -> str:
     if len(wrong) < MIN_CASES:
         return ""
     output = small[0].output
-    for words, mixture in small[0].case.operation.knowledge.clues(output).mixtures.items():
+    for words, mixture in (
+        small[0].case.operation.knowledge.error_patterns(output).mixtures.items()
+    ):
         telling = (_telling_of_earlier(small[k], small[:k], mixture) for k in wrong)
         counts = list(takewhile(bool, telling))
         if len(counts) == len(wrong) and max(counts) >= MANY_ELEMENTS:
@@ -266,7 +268,7 @@ def _telling_of_earlier(each: Evidence, earlier: Sequence[Evidence], mixture: Mi
 def _describe_terms(errors: Sequence[Errors]) -> str:
     """Name the intermediate result by whose error all wrong results are explained."""
     evidence = errors[0].evidence
-    every = evidence.case.operation.knowledge.clues(evidence.output).error_terms
+    every = evidence.case.operation.knowledge.error_patterns(evidence.output).error_terms
     for count in (1, 2):
         fits = [
             (each, multiples)
@@ -363,7 +365,7 @@ def describe_growth(evidence: Sequence[Evidence], failing: Collection[str] = ())
 
     Rows of the `failing` cases may be wrong because their squares overflow, too.
     """
-    growth = evidence[0].case.operation.knowledge.clues(evidence[0].output).growth
+    growth = evidence[0].case.operation.knowledge.error_patterns(evidence[0].output).growth
     small = [each for each in evidence if each.result.size and not is_large(each)]
     if growth is None or not small:
         return ""
@@ -405,7 +407,7 @@ def describe_overflow(evidence: Sequence[Evidence], cause: str = "") -> str:
 
     `cause` is the cause of errors that grow with kappa: it also explains rows of large kappa.
     """
-    growth = evidence[0].case.operation.knowledge.clues(evidence[0].output).growth
+    growth = evidence[0].case.operation.knowledge.error_patterns(evidence[0].output).growth
     if growth is None or not cause.startswith(growth.causes[0]):
         cause = ""  # only the largest power of kappa makes a result NaN
     unit = unit_roundoff(computed_in(evidence[0].case))

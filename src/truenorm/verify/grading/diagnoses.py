@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from truenorm.verify.calls import ALONE, PLAIN
-from truenorm.verify.diagnosis import conduct
+from truenorm.verify.diagnosis import behaviour
 from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, Evidence, diagnose
-from truenorm.verify.diagnosis.conduct import CaseRecords, Explain, depends_on_calls
+from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain, depends_on_calls
 from truenorm.verify.diagnosis.patterns import (
     describe,
     describe_growth,
@@ -20,9 +20,8 @@ from truenorm.verify.diagnosis.patterns import (
 )
 from truenorm.verify.grading.consequences import CONSEQUENCES
 from truenorm.verify.grading.output_grades import kappa_of
-from truenorm.verify.grading.recipes import diagnose_recipes
 from truenorm.verify.grading.report import ACCURACY, Recipe
-from truenorm.verify.grading.rounding import explain_bias
+from truenorm.verify.grading.roundings import diagnose_recipes, explain_bias
 from truenorm.verify.grading.symptoms import GUARDS, UNEXPLAINED, MeasuredResult, Symptom
 from truenorm.verify.operation import Case, Hypothesis
 from truenorm.verify.running.records import Record
@@ -33,22 +32,22 @@ Place = tuple[str, str]
 Diagnoses = dict[tuple[str, str, str], Diagnosis]
 """By check, type and output."""
 EXPLANATIONS: dict[str, Explain] = {
-    "raised": conduct.explain_raised,
-    "result": conduct.explain_raised,
-    "shape": conduct.explain_shape,
-    "type": conduct.explain_type,
-    "special": conduct.explain_special,
-    "subnormal": conduct.explain_subnormal,
-    "repeat": conduct.explain_repeat,
-    "sums": conduct.explain_repeat,
-    "history": conduct.explain_history,
-    "position": conduct.explain_position,
-    "batch": conduct.explain_batch,
-    "large": conduct.explain_large,
-    "inputs": conduct.explain_inputs,
-    "overwritten": conduct.explain_overwritten,
-    "stale": conduct.explain_stale,
-    "spent": conduct.explain_spent,
+    "raised": behaviour.explain_raised,
+    "result": behaviour.explain_raised,
+    "shape": behaviour.explain_shape,
+    "type": behaviour.explain_type,
+    "special": behaviour.explain_special,
+    "subnormal": behaviour.explain_subnormal,
+    "repeat": behaviour.explain_repeat,
+    "sums": behaviour.explain_repeat,
+    "history": behaviour.explain_history,
+    "position": behaviour.explain_position,
+    "batch": behaviour.explain_batch,
+    "large": behaviour.explain_large,
+    "inputs": behaviour.explain_inputs,
+    "overwritten": behaviour.explain_overwritten,
+    "stale": behaviour.explain_stale,
+    "spent": behaviour.explain_spent,
 }
 OF_CALLS = (
     *("raised", "result", "repeat", "history", "position", "batch", "large", "inputs"),
@@ -76,7 +75,7 @@ def diagnose_all(
     those of a case by its name.
     """
     inside = {case.name for case in cases}
-    of_calls = diagnose_conduct(symptoms, cases, records)
+    of_calls = diagnose_behaviour(symptoms, cases, records)
     diagnoses = {
         **diagnose_accuracy(symptoms, measured, of_calls),
         **of_calls,
@@ -237,7 +236,7 @@ def _diagnose_by_state(symptoms: Collection[Symptom], diagnoses: Diagnoses) -> D
     return by_state
 
 
-def diagnose_conduct(
+def diagnose_behaviour(
     symptoms: Collection[Symptom],
     cases: Collection[Case],
     records: Mapping[str, Sequence[Record]],

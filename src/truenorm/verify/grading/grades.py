@@ -27,9 +27,8 @@ from truenorm.verify.grading.domain import check_beyond, split_by_domain
 from truenorm.verify.grading.findings import make_findings, with_warnings
 from truenorm.verify.grading.not_judged import find_refusals, find_too_slow, is_too_slow
 from truenorm.verify.grading.output_grades import case_result, grade_outputs
-from truenorm.verify.grading.recipes import identify_roundings
 from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, CaseResult, Report
-from truenorm.verify.grading.rounding import rounding_symptoms
+from truenorm.verify.grading.roundings import identify_roundings, rounding_symptoms
 from truenorm.verify.grading.symptoms import GUARDS, MeasuredResult, Symptom
 from truenorm.verify.grading.user_cases import check_user_case
 from truenorm.verify.grading.verdicts import judge_verdicts, reasons_left_out

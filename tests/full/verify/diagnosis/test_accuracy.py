@@ -143,7 +143,7 @@ def test_constant_factor(operation: Operation, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_clamped_input(dtype: str, output: str, limit: float) -> None:
     """The limit is fitted: to as many digits as the type of the result can tell."""
-    clamped = tv.LAYER_NORM.knowledge.clues(output).clamped["x"]
+    clamped = tv.LAYER_NORM.knowledge.error_patterns(output).clamped["x"]
     cause = diagnosed(tv.LAYER_NORM, dtype, output, partial(clamped, limit)).cause
     named = 3500 if limit == 3500.5 and dtype == "bfloat16" else limit
     assert cause.startswith(f"x is clamped to +-{named:g} (matches {output} within ")
@@ -155,7 +155,7 @@ def test_clamped_input(dtype: str, output: str, limit: float) -> None:
 )
 def test_clamped_step(output: str, words: str, limit: float) -> None:
     norm = tv.norm("add_layer_norm") if "residual" in words else tv.LAYER_NORM
-    kernel = partial(norm.knowledge.clues(output).clamped[words], limit)
+    kernel = partial(norm.knowledge.error_patterns(output).clamped[words], limit)
     cause = diagnosed(norm, "float32", output, kernel).cause
     assert cause.startswith(f"{words} is clamped to +-{limit} (matches {output} within ")
 

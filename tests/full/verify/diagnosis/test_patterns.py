@@ -179,7 +179,7 @@ def test_parameters_of_an_earlier_call() -> None:
     """Only if two results are right with those of an earlier case of the same shape."""
     suite = [case for case in tv.cases("float32") if case.shape == (4, 67)][:3]
     first = suite[0]
-    y = tv.LAYER_NORM.knowledge.clues("y").mixtures["gamma is that"]
+    y = tv.LAYER_NORM.knowledge.error_patterns("y").mixtures["gamma is that"]
     evidence = [Evidence(first, "y", exact_y(first).astype(np.float32), correct=True)]
     evidence += [
         Evidence(case, "y", y(first, case).astype(np.float32), correct=False) for case in suite[1:]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from shared.verify.planted.conduct import BlockByBatch, OtherBlocks
+from shared.verify.planted.behaviour import BlockByBatch, OtherBlocks
 from shared.verify.planted.kernels import layer_norm
 from shared.verify.planted.registry import PLANTED
 from shared.verify.recorded import in_float64

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from shared.verify.planted import fatal
 from shared.verify.planted.backward import BACKWARD, PARAMETERS
-from shared.verify.planted.conduct import INVARIANCE, MEMORY, PROPERTIES
+from shared.verify.planted.behaviour import INVARIANCE, MEMORY, PROPERTIES
 from shared.verify.planted.forward import FORWARD
 from shared.verify.planted.kernels import PlantedBug
 from shared.verify.planted.right import RECIPES_OF_MORE

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shared.verify.planted import backward, conduct, forward
+from shared.verify.planted import backward, behaviour, forward
 from shared.verify.planted.kernels import BFLOAT16, Altered, Kernel, plant, round_to
 from truenorm.verify.types import Float64s, dtype_of
 
@@ -117,20 +117,22 @@ RMS_NORM = [
     plant(
         Altered(backward=lambda results, *_: (results[0], None, None)), "no dgamma", verdict="runs"
     ),
-    plant(conduct.StrideIgnored(), "last-axis stride ignored", also=["strides"]),
+    plant(behaviour.StrideIgnored(), "last-axis stride ignored", also=["strides"]),
     plant(
-        Altered(**dict.fromkeys(("output", "project"), conduct.zero_rows_beyond_65535)),
+        Altered(**dict.fromkeys(("output", "project"), behaviour.zero_rows_beyond_65535)),
         "rows beyond 65,535 skipped",
         y="wrong",
         dx="wrong",
     ),
-    plant(conduct.BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
+    plant(behaviour.BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
     plant(
-        Altered(rows_of=lambda rows, _: conduct.flushed(rows)),
+        Altered(rows_of=lambda rows, _: behaviour.flushed(rows)),
         "subnormal inputs flushed",
         verdict="subnormals kept",
     ),
-    plant(conduct.other_results(conduct.without_nan), "NaN swallowed", verdict="special values"),
-    plant(conduct.other_results(np.zeros_like), "zeros returned", **WRONG),
-    plant(conduct.DamagesX(), "in-place damage to x", verdict="inputs kept"),
+    plant(
+        behaviour.other_results(behaviour.without_nan), "NaN swallowed", verdict="special values"
+    ),
+    plant(behaviour.other_results(np.zeros_like), "zeros returned", **WRONG),
+    plant(behaviour.DamagesX(), "in-place damage to x", verdict="inputs kept"),
 ]

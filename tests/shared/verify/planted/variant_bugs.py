@@ -8,7 +8,7 @@ import numpy as np
 
 from shared.verify.planted import forward
 from shared.verify.planted.backward import StaleForward
-from shared.verify.planted.conduct import BlockByBatch, StrideIgnored
+from shared.verify.planted.behaviour import BlockByBatch, StrideIgnored
 from shared.verify.planted.kernels import (
     BFLOAT16,
     PlantedBug,

@@ -11,8 +11,8 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.planted.registry import PLANTED
 from truenorm.verify.calls import AGAIN, INTERLEAVED, LARGE, LATER, PLAIN, ROWS, Call
-from truenorm.verify.diagnosis import conduct
-from truenorm.verify.diagnosis.conduct import CaseRecords
+from truenorm.verify.diagnosis import behaviour
+from truenorm.verify.diagnosis.behaviour import CaseRecords
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import Record
@@ -56,32 +56,34 @@ def next_number(array: Array) -> Array:
 class TestMemory:
     def test_input_that_holds_a_result(self) -> None:
         cases = [planted("in-place damage to dy", PLAIN, case) for case in (SMALL, WIDER)]
-        assert conduct.explain_inputs("", cases) == "dx is written over dy"
+        assert behaviour.explain_inputs("", cases) == "dx is written over dy"
 
     def test_input_that_holds_something_else_in_one_case(self) -> None:
         record = Record(WIDER.name, Call(), damaged=("dy",))
         cases = [planted("in-place damage to dy", PLAIN), CaseRecords(WIDER, [record], True)]
-        assert not conduct.explain_inputs("", cases)
+        assert not behaviour.explain_inputs("", cases)
 
     def test_result_that_becomes_the_next_one(self) -> None:
         cases = [planted("y in a buffer that is used again", LATER)]
-        cause = conduct.explain_overwritten("y", cases)
+        cause = behaviour.explain_overwritten("y", cases)
         assert cause.startswith("all calls write y to the same buffer")
 
     def test_result_that_becomes_something_else(self) -> None:
         cases = [records_of(SMALL, (LATER, {"y": right(SMALL, "y") + 1}))]
-        assert not conduct.explain_overwritten("y", cases)
+        assert not behaviour.explain_overwritten("y", cases)
 
     @pytest.mark.parametrize("output", ["dx", "dgamma"])
     def test_gradient_of_another_forward(self, output: str) -> None:
         cases = [planted("gradients of a stale forward pass", INTERLEAVED)]
-        cause = conduct.explain_stale(output, cases)
+        cause = behaviour.explain_stale(output, cases)
         assert cause.startswith("backward uses the state of the latest forward")
 
     @pytest.mark.parametrize("more", [0.0, 1.0])
     def test_gradient_of_no_forward(self, more: float) -> None:
         result = right(SMALL, "dx") + np.float32(more)
-        assert not conduct.explain_stale("dx", [records_of(SMALL, (INTERLEAVED, {"dx": result}))])
+        assert not behaviour.explain_stale(
+            "dx", [records_of(SMALL, (INTERLEAVED, {"dx": result}))]
+        )
 
 
 class TestLargeCall:
@@ -109,7 +111,7 @@ class TestLargeCall:
     def test_cause_names_the_output(self) -> None:
         call, results = Call(LARGE, 0, 4), {"y": right(SMALL, "y")}
         record = Record(SMALL.name, call, results, holds={"y": ("0 there",)})
-        cause = conduct.explain_large("y", [CaseRecords(SMALL, [record], True)])
+        cause = behaviour.explain_large("y", [CaseRecords(SMALL, [record], True)])
         assert cause == "in one call, y is 0 there"
 
 
@@ -121,12 +123,12 @@ class TestRepeat:
         return records_of(case, (PLAIN, {"dgamma": dgamma}), (AGAIN, again))
 
     def test_sums_in_another_order(self) -> None:
-        cause = conduct.explain_repeat("dgamma", [self.twice(SMALL), self.twice(WIDER)])
+        cause = behaviour.explain_repeat("dgamma", [self.twice(SMALL), self.twice(WIDER)])
         assert "rows are added in a different order" in cause
 
     def test_two_terms_have_one_order(self) -> None:
         case = tv.case("float32-normal-2x1025")
-        assert not conduct.explain_repeat("dgamma", [self.twice(case), self.twice(case)])
+        assert not behaviour.explain_repeat("dgamma", [self.twice(case), self.twice(case)])
 
     @pytest.mark.parametrize(
         ("part", "start"),
@@ -143,7 +145,7 @@ class TestRepeat:
             one, other = right(case, "y"), right(case, "y")
             one[part], other[part] = 5, 7
             cases.append(records_of(case, (PLAIN, {"y": one}), (AGAIN, {"y": other})))
-        cause = conduct.explain_repeat("y", cases)
+        cause = behaviour.explain_repeat("y", cases)
         assert cause.startswith(start)
         assert bool(cause) == bool(start)
 
@@ -156,7 +158,7 @@ class TestBatch:
         """Return the cause for a kernel whose y of a row depends on its batch."""
         y = right(self.CASE, "y")
         calls = [(Call(ROWS, 0, size), {"y": kernel(y[:size])}) for size in self.SIZES]
-        return conduct.explain_batch(
+        return behaviour.explain_batch(
             "y", [records_of(self.CASE, (PLAIN, {"y": kernel(y)}), *calls)]
         )
 
@@ -184,7 +186,7 @@ class TestForms:
         cases = [
             records_of(case, (PLAIN, {"y": change(right(case, "y"))})) for case in (SMALL, WIDER)
         ]
-        cause = conduct.explain_type("y", cases)
+        cause = behaviour.explain_type("y", cases)
         assert cause.startswith(start)
         assert bool(cause) == bool(start)
 
@@ -192,7 +194,7 @@ class TestForms:
         wide = records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").astype(np.float64)}))
         short = records_of(WIDER, (PLAIN, {"y": right(WIDER, "y").astype(np.float64)[:, :-1]}))
         assert short.result("y") is None
-        assert conduct.explain_type("y", [wide, short]) == conduct.explain_type("y", [wide])
+        assert behaviour.explain_type("y", [wide, short]) == behaviour.explain_type("y", [wide])
 
     @pytest.mark.parametrize("shape", [(), (16,), (2, 17)])
     def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
@@ -202,7 +204,7 @@ class TestForms:
         operation = tv.norm("rms_norm", parameters="float32")
         case = tv.case("bfloat16-normal-4x17", operation=operation)
         result = right(case, "dgamma").astype(case.x.dtype)
-        cause = conduct.explain_type("dgamma", [records_of(case, (PLAIN, {"dgamma": result}))])
+        cause = behaviour.explain_type("dgamma", [records_of(case, (PLAIN, {"dgamma": result}))])
         assert cause == "dgamma has the type of x"
 
     @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ class TestForms:
     )
     def test_shape(self, change: Callable[[Array], Array | None], words: str) -> None:
         cases = [records_of(SMALL, (PLAIN, {"dgamma": change(right(SMALL, "dgamma"))}))]
-        cause = conduct.explain_shape("dgamma", cases)
+        cause = behaviour.explain_shape("dgamma", cases)
         assert words in cause
         assert bool(cause) == bool(words)
 
@@ -239,7 +241,7 @@ class TestForms:
     ) -> None:
         assert SMALL.shape == (4, 17)
         cases = [records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").reshape(shape)}))]
-        assert conduct.explain_shape("y", cases) == f"y {words}; its values are right"
+        assert behaviour.explain_shape("y", cases) == f"y {words}; its values are right"
 
     def test_result_missing_with_a_parameter(self) -> None:
         cases = []
@@ -249,7 +251,7 @@ class TestForms:
                 result = None if wrong else np.zeros(case.shape[1])
                 cases.append(records_of(case, (PLAIN, {"dbeta": result}), wrong=wrong))
         assert any(each.wrong for each in cases)
-        assert conduct.explain_shape("dbeta", cases) == "dbeta is missing where gamma is None"
+        assert behaviour.explain_shape("dbeta", cases) == "dbeta is missing where gamma is None"
 
     @pytest.mark.parametrize(
         ("failures", "cause"),
@@ -266,7 +268,7 @@ class TestForms:
                 (SMALL, WIDER, tv.case("float32-normal-4x2")), failures, strict=True
             )
         ]
-        assert conduct.explain_raised("", cases) == cause
+        assert behaviour.explain_raised("", cases) == cause
 
 
 class TestValues:
@@ -289,13 +291,13 @@ class TestValues:
             records_of(case, (PLAIN, {"y": change(right(case, "y"), case)}))
             for case in cases_of("special")
         ]
-        assert conduct.explain_special("y", cases) == cause
+        assert behaviour.explain_special("y", cases) == cause
 
     def test_infinities_that_are_clipped(self) -> None:
         case = next(case for case in cases_of("special") if np.isinf(right(case, "dbeta")).any())
         wide = case.with_inputs(dy=np.where(np.arange(17) < 4, np.inf, case.dy).astype(np.float32))
         result = np.nan_to_num(right(wide, "dbeta"))
-        cause = conduct.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
+        cause = behaviour.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
         assert "infinity by the largest number" in cause
 
     def test_non_finite_inputs_that_are_replaced(self) -> None:
@@ -303,7 +305,7 @@ class TestValues:
         for case in cases_of("special"):
             with_zeros = case.with_inputs(x=np.where(np.isfinite(case.x), case.x, np.float32(0)))
             cases.append(records_of(case, (PLAIN, {"y": right(with_zeros, "y")})))
-        cause = conduct.explain_special("y", cases)
+        cause = behaviour.explain_special("y", cases)
         assert cause == "non-finite values of x are replaced by 0"
 
     @pytest.mark.parametrize(
@@ -323,12 +325,12 @@ class TestValues:
             records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
             for case in cases_of("subnormal")
         ]
-        assert conduct.explain_subnormal("y", cases) == cause
+        assert behaviour.explain_subnormal("y", cases) == cause
 
     def test_subnormal_results_of_normal_inputs(self) -> None:
         gamma, beta = np.full(17, 2.0**-125, np.float32), np.zeros(17, np.float32)
         case = replace(SMALL.with_inputs(gamma=gamma, beta=beta), kind="subnormal")
         y = right(case, "y")
         result = np.where(np.abs(y) < TINY, np.float32(0), y)
-        cause = conduct.explain_subnormal("y", [records_of(case, (PLAIN, {"y": result}))])
+        cause = behaviour.explain_subnormal("y", [records_of(case, (PLAIN, {"y": result}))])
         assert cause == "subnormal results are flushed to zero"

@@ -1,4 +1,4 @@
-"""Clues to wrong results of a norm that no hypothesis explains as a whole."""
+"""Patterns in the errors of a norm that no hypothesis explains as a whole."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from truenorm.verify.norms.steps import Step, Steps
 from truenorm.verify.operation import (
     Case,
     Clamped,
-    Clues,
+    ErrorPatterns,
     ErrorTerms,
     Growth,
     Hypothesis,
@@ -21,10 +21,10 @@ from truenorm.verify.operation import (
 from truenorm.verify.types import Float64s
 
 
-def clues_of(norm: Norm, output: str) -> Clues:
-    """Return the clues for one output of a norm."""
+def error_patterns_of(norm: Norm, output: str) -> ErrorPatterns:
+    """Return the patterns for one output of a norm."""
     growth = _growth(norm) if norm.centred and output == "y" else None
-    return Clues(
+    return ErrorPatterns(
         _error_terms(norm, output), _mixtures(norm, output), growth, _clamped_steps(norm, output)
     )
 

@@ -1,4 +1,6 @@
-"""Identify the recipes of a subject: the roundings on the way that explain the bits of results.
+"""How results are rounded: recipes, the scaling of codes, and accurate results that miss a rule.
+
+A recipe is where a kernel rounds on the way; the bits of results show it.
 
 An element is decided by a recipe if float32 noise cannot change any of its roundings. A recipe
 must have the bits of nearly all elements that it decides: see `truenorm.verify.diagnosis.bits`.
@@ -10,13 +12,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.diagnosis.bits import SAME_RECIPE, Bits, describe_recipe, diagnose_bits
 from truenorm.verify.grading.report import Grade, Recipe
-from truenorm.verify.grading.rounding import biased_symptoms
-from truenorm.verify.grading.symptoms import MeasuredResult, Symptom
+from truenorm.verify.grading.symptoms import MeasuredResult, Symptom, first_index
 from truenorm.verify.operation import Case, Quantization, RecipeResult, Results
+from truenorm.verify.oracle import expected
 from truenorm.verify.user_cases import is_user_case
 
 MOST_ELEMENTS = 2**20
@@ -240,3 +243,63 @@ def diagnose_recipes(
                 cause = describe_recipe(descriptions, each.output, recipe.full_name)
             diagnoses["recipe", recipe.dtype, each.output] = Diagnosis(cause, recipe.tried)
     return diagnoses
+
+
+def rounding_symptoms(
+    measured: Iterable[MeasuredResult], places: Collection[tuple[str, str]]
+) -> list[Symptom]:
+    """Return the results that are stable but not rounded as required, at these places."""
+    return [
+        Symptom(
+            "rounding",
+            one.case,
+            one.record,
+            one.output,
+            f"{one.output} is off by {one.error.ulp:.3g} ulp",
+            severity=one.error.ulp,
+        )
+        for one in measured
+        if one.type_and_output in places and not one.error.correct
+    ]
+
+
+MOST_NOT_NEAREST = 1e-3
+"""The share of elements of an output that is rounded once which may not be the nearest number.
+Half an ulp of bias in a sum that is used again shrinks it with every layer (aiter#5151)."""
+
+
+def biased_symptoms(measured: Iterable[MeasuredResult]) -> list[Symptom]:
+    """Return a symptom for each output that is rounded once, but often not to nearest."""
+    groups: dict[tuple[str, str], list[MeasuredResult]] = {}
+    for one in measured:
+        once = one.output in one.case.operation.rounded_once and one.case.kind == "ordinary"
+        if once and one.result.size:  # results of user cases are not kept
+            groups.setdefault(one.type_and_output, []).append(one)
+    symptoms = []
+    for group in groups.values():
+        wrong = sum(int((~_nearest(one)).sum()) for one in group)
+        share = wrong / max(sum(one.result.size for one in group), 1)
+        if share > MOST_NOT_NEAREST:
+            one = max(group, key=lambda one: int((~_nearest(one)).sum()))
+            text = f"{one.output} is not rounded to nearest in {100 * share:.2g} % of its elements"
+            at = first_index(~_nearest(one))
+            symptoms.append(Symptom("biased", one.case, one.record, one.output, text, at))
+    return symptoms
+
+
+def _nearest(one: MeasuredResult) -> NDArray[np.bool_]:
+    return expected(one.case).element_errors(one.output, one.result).correct
+
+
+def explain_bias(output: str, measured: Iterable[MeasuredResult]) -> str:
+    """Return in which direction an output is rounded, if that is the same everywhere."""
+    towards_zero = down = True
+    for one in measured:
+        if one.output == output and one.case.kind == "ordinary" and one.result.size:
+            answers, result = expected(one.case), one.result.astype(np.float64)
+            exact = answers.wide[output] + answers.remainders[output] * answers.ulps[output]
+            towards_zero &= bool((np.abs(result) <= np.abs(exact)).all())
+            down &= bool((result <= exact).all())
+    if towards_zero:
+        return f"{output} is truncated, not rounded to nearest"
+    return f"{output} is rounded down" if down else ""

@@ -1,4 +1,4 @@
-"""Planted bugs of conduct: layout, batch, repetition, special values, types and memory."""
+"""Planted bugs of behaviour: layout, batch, repetition, special values, types and memory."""
 
 from collections.abc import Callable
 from functools import partial
