@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.stopwatch import Contestants, Stopwatch, seconds_of
 from truenorm import textbook
 from truenorm.api.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.api.rms_norm import rms_norm_backward, rms_norm_forward
 from truenorm.api.saved import Saved
-from truenorm.tools.machine import Contestants, Stopwatch, seconds_of
 
 if TYPE_CHECKING:
     pass

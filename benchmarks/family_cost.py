@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from benchmarks.common import heading, machine, options, thread_variables
+from benchmarks.stopwatch import Stopwatch
 from truenorm.tools import strict_json
-from truenorm.tools.machine import Stopwatch
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import table
 

@@ -56,9 +56,10 @@ from benchmarks.contestants import (
     take_turns,
 )
 from benchmarks.environments import all_cpu_seconds
+from benchmarks.stopwatch import Stopwatch
 from truenorm.cost import Form, Keep, layer_norm_cost
 from truenorm.tools import strict_json
-from truenorm.tools.machine import Stopwatch, usable_cores
+from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import three_digits
 

@@ -214,23 +214,6 @@ def next_to_midpoints(
     )
 
 
-@cache
-def midpoints_of_width(
-    operation: Operation, dtype: str, size: int, *, centred: bool
-) -> tuple[Case, ...]:
-    """Return rows whose y or dx stays next to midpoints if columns are repeated to a width.
-
-    All columns are repeated equally often, so that means stay; some widths have no such rows.
-    """
-    narrow = [each for each in range(WIDTHS["y"][0], WIDTHS["dx"][-1]) if size % each == 0]
-    widths = {"y": [each for each in narrow if each % 2 == 0], "dx": narrow}
-    return tuple(
-        _case(operation, output, dtype, of_output[0], 0, centred=centred)
-        for output, of_output in widths.items()
-        if of_output
-    )
-
-
 def _case(
     operation: Operation, output: str, dtype: str, size: int, seed: int, *, centred: bool
 ) -> Case:

@@ -281,14 +281,12 @@ class Norm(Operation):
             reasons |= dict.fromkeys(("enclosures", "audit"), without)
         if self.is_quantized:
             without = "a norm without quant="
-            reasons |= dict.fromkeys(("enclosures", "files", "score of a shape"), without)
+            reasons |= dict.fromkeys(("enclosures", "files"), without)
         if self.has_axes:
             reasons["files"] = "a norm of rows, not of a shape such as (N, C, S)"
         if self.reshapes:
             without = "a norm without axes= and channels=last"
-            reasons |= dict.fromkeys(("recording", "score", "score of a shape"), without)
-        if self.modulate:
-            reasons["score of a shape"] = "a norm without modulate="
+            reasons |= dict.fromkeys(("recording", "score"), without)
         return reasons
 
     def _variant(self) -> str:

@@ -32,7 +32,7 @@ FLAT = -1.2784645
 def grouped_cases(norm: Norm, dtype: str, level: str, seed: int) -> Iterator[Case]:
     """Yield the cases of a grouped norm."""
     for case in norm.plain.cases(dtype, level, seed):
-        if (made := of_plain(norm, case)) is not None:
+        if (made := _of_plain(norm, case)) is not None:
             for each in _of_plain_case(norm, case, made):
                 yield from within_limits(norm, each)
 
@@ -49,19 +49,19 @@ def _of_plain_case(norm: Norm, case: Case, made: Case) -> Iterator[Case]:
         yield from _of_sizes(norm, case)
 
 
-def of_plain(norm: Norm, plain: Case, channels: int = 0, units: int = 0) -> Case | None:
-    """Return a plain case as one of a grouped norm, or None if it cannot be one.
-
-    `channels` and `units` are those of a group and of a row, if they are not drawn.
-    """
+def _of_plain(norm: Norm, plain: Case) -> Case | None:
+    """Return a plain case as one of a grouped norm, or None if it cannot be one."""
     moved = plain.family == NEXT_TO_MIDPOINTS and (norm.gate or norm.modulate or norm.share < 1)
     if moved or plain.shape[1] < 2 or plain.layout != "rows" or plain.needs:
         return None
-    return _divided(norm, plain, channels, units)
+    return _divided(norm, plain)
 
 
 def _divided(norm: Norm, plain: Case, channels: int = 0, units: int = 0) -> Case:
-    """Return a case whose units are the rows of a plain one; see `of_plain`."""
+    """Return a case whose units are the rows of a plain one.
+
+    `channels` and `units` are those of a group and of a row, if they are not drawn.
+    """
     base = norm.base
     once = plain.part(slice(0, plain.shape[0] // plain.repeats))
     if base is not norm.plain:
