@@ -16,7 +16,7 @@ from truenorm.verify.types import FORMATS, unit_roundoff
 MANY_ROWS = 64
 """Rows from which the error of a sum over rows comes from adding them."""
 NO_DIGIT_LEFT = 0.1
-"""Relative error of a one-pass variance from which it may be negative."""
+"""Relative error from which a one-pass variance may be negative."""
 NO_OFFSET = 1.25
 """Largest kappa of rows whose errors an offset hardly magnifies."""
 
@@ -30,7 +30,7 @@ class Advice(NamedTuple):
 
 WITH_CAUSE = "start with the likely cause: it explains every failing case it was compared with"
 QUANTIZED = ("codes", "scale")
-"""Outputs with advice of their own."""
+"""Outputs that have advice beside that of their check."""
 BY_HAND = "run the reproducer, and compare each intermediate result with float64"
 SCALE_ROWS = "divide each row by a power of two near its largest element, or square in float64"
 ACCURACY_ADVICE = {
@@ -82,7 +82,7 @@ ACCURACY_ADVICE = {
 }
 """By check of accuracy, or by the reason that the input and the slope suggest."""
 OF_OFFSETS = ("squares", "mean")
-"""Reasons that the slope suggests: they are about rows with an offset."""
+"""Reasons that the slope suggests, about rows with an offset."""
 ADVICE = {
     "unsupported": Advice(
         "what a kernel refuses was not judged: its users get the exception",
@@ -191,7 +191,7 @@ def advice(symptom: Symptom, slope: float | None, cause: str) -> Advice:
 
 
 def _accuracy_advice(symptom: Symptom, slope: float | None) -> Advice:
-    """Return the advice of a reason. One about an offset does not mend rows without it."""
+    """Return the advice of a reason; advice about an offset does not help rows without one."""
     reason = _reason(symptom, slope)
     chosen = ACCURACY_ADVICE[reason]
     if reason in OF_OFFSETS and largest_kappa(symptom.case) <= NO_OFFSET:

@@ -1,4 +1,4 @@
-"""The checks of one case: compare its records with the exact answers and with each other.
+"""The checks of one case: compare its records with exact answers and among themselves.
 
 `check_case` runs all checks on a case and returns a `Symptom` for each one that fails.
 """
@@ -27,7 +27,7 @@ from truenorm.verify.types import Array
 def check_case(
     case: Case, records: Collection[Record], outputs: Collection[str], *, finite: bool = True
 ) -> tuple[list[Symptom], list[MeasuredResult]]:
-    """Compare the records of a case with its exact answers and with each other.
+    """Compare the records of a case with its exact answers and among themselves.
 
     Return the symptoms and the results that were measured. If `finite` is False, ignore
     non-finite elements.
@@ -141,7 +141,7 @@ def relax_sums(
 ) -> tuple[list[Symptom], list[MeasuredResult]]:
     """Allow a sum over n rows log2(n) times the error of a stable result.
 
-    So a sum in blocks whose number grows with n passes, and one row by row does not.
+    A sum in blocks whose number grows with n passes; a sum row by row does not.
     """
     relaxed, stable = [], set()
     for one in measured:

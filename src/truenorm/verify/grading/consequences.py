@@ -1,4 +1,4 @@
-"""Drop symptoms that follow from others, and those of properties that are not claimed."""
+"""Drop symptoms that follow from simpler symptoms or concern properties that are not claimed."""
 
 import math
 from collections import defaultdict
@@ -18,17 +18,18 @@ CONSEQUENCES = {
     "batch": PRIMARY[:4],
     "padding": PRIMARY,
 }
-"""By check: the checks whose symptoms, of the same output, explain its own."""
+"""By check: the checks whose symptoms of the same output explain a symptom of the check."""
 
 
 def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
     """Drop symptoms that follow from simpler ones.
 
-    If a repeated call has different bits, so has any other call; if a row has different bits at
-    another position, so it has in another batch. If an input is overwritten, the next call with
-    it differs. A result that a thread overwrites is wrong if it takes long to copy, as in a large
-    call. An output that is wrong on ordinary input is wrong on all others. One that is inaccurate
-    is so on special and on subnormal input, too. A result of a wrong shape has no rows to compare.
+    If a repeated call has different bits, any call has; if a row has different bits at another
+    position, the row differs in another batch, too. If an input is overwritten, the next call with
+    that input differs. A result that a thread overwrites is wrong if the result takes long to
+    copy, as in a large call. An output that is wrong on ordinary input is wrong on any input. An
+    output that is inaccurate is inaccurate on special and subnormal input, too. A result of a
+    wrong shape has no rows to compare.
     """
     places = defaultdict(set)
     for each in symptoms:
@@ -72,5 +73,5 @@ def drop_unclaimed(
 
 
 def claims_of(cases: Iterable[Case]) -> set[str]:
-    """Return the extensions that the cases need, which the subject claims."""
+    """Return the extensions that the cases need: the subject claims them."""
     return {need for case in cases for need in case.needs}

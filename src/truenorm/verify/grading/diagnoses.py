@@ -1,7 +1,7 @@
 """Diagnose symptoms: choose the evidence of each, and find its likely cause.
 
-The causes of inaccurate results come from hypotheses, those of other symptoms from the records of
-all calls.
+The causes of inaccurate results come from hypotheses. The causes of other symptoms come from the
+records of all calls.
 """
 
 from collections import defaultdict
@@ -53,7 +53,7 @@ OF_CALLS = (
     *("raised", "result", "repeat", "history", "position", "batch", "large", "inputs"),
     "overwritten",
 )
-"""Checks whose explanations compare calls, or sizes; none compares codes with exact answers."""
+"""Checks whose explanations compare calls or sizes, and no codes with exact answers."""
 OF_ACCURACY = ("ordinary", "growth", "finite", "rounding")
 """Checks of accuracy, and of the rounding that a grade requires."""
 BY_STATE = ("special", "subnormal", "large", *CONSEQUENCES)
@@ -71,8 +71,8 @@ def diagnose_all(
 ) -> Diagnoses:
     """Return the likely cause of each symptom, where there is one.
 
-    `measured` are the results of all cases; `cases` are those in the domain, and `records` are
-    those of a case by its name.
+    `measured` are the results of all cases. `cases` are the cases in the domain that were run, and
+    `records` has the records of each case by its name.
     """
     inside = {case.name for case in cases}
     of_calls = diagnose_behaviour(symptoms, cases, records)
@@ -126,8 +126,8 @@ def _diagnose_output(
 ) -> dict[str, Diagnosis]:
     """Return, by check, the diagnosis of one inaccurate output.
 
-    `state` is the diagnosis of an output that depends on earlier calls. It is the cause unless a
-    hypothesis matches, and in any case if the result is right in a process of its own.
+    `state` is the diagnosis of an output that depends on earlier calls. `state` is the cause
+    unless a hypothesis matches, and always if the result is right in a process of its own.
     """
     output, knowledge = failing[0].output, failing[0].case.operation.knowledge
     runs = [(one.case, one.record.results) for one in results]
@@ -157,8 +157,8 @@ def _diagnose_output(
 def _evidence(results: Iterable[MeasuredResult], *, ordinary: bool) -> list[Evidence]:
     """Choose the results of an output to compare with hypotheses.
 
-    If it is wrong on `ordinary` input, these are the results of ordinary cases, where no large
-    kappa blurs them, and of cases in which eps dominates: a diagnosis about eps must hold there.
+    If the output is wrong on `ordinary` input, choose ordinary cases, where no large kappa blurs
+    the results, and cases in which eps dominates: a diagnosis about eps must hold there.
     """
     kinds = ("ordinary",) if ordinary else ("ordinary", "sweep", "hard")
     wrong_from = UNEXPLAINED if ordinary else 1
@@ -174,8 +174,8 @@ def _search(
 ) -> Diagnosis:
     """Search for a hypothesis that explains an output.
 
-    If none explains all ordinary cases, compare with well-conditioned ones alone: the output may
-    have two bugs.
+    If no hypothesis explains all ordinary cases, compare only the well-conditioned cases: the
+    output may have two bugs.
     """
     diagnosis = diagnose(evidence, hypotheses, by_size=ordinary)
     if ordinary and not diagnosis.cause:
@@ -223,7 +223,7 @@ def _diagnose_bias(symptoms: Iterable[Symptom], measured: Sequence[MeasuredResul
 def _diagnose_by_state(symptoms: Collection[Symptom], diagnoses: Diagnoses) -> Diagnoses:
     """Return the diagnoses of checks that fail since an output depends on earlier calls.
 
-    A cause of inaccuracy that was found from the results stays.
+    A cause of inaccuracy that was found from the results is kept.
     """
     states = _states(diagnoses)
     found = {key for key, diagnosis in diagnoses.items() if diagnosis.cause}
@@ -241,7 +241,7 @@ def diagnose_behaviour(
     cases: Collection[Case],
     records: Mapping[str, Sequence[Record]],
 ) -> Diagnoses:
-    """Diagnose all other symptoms from the records of all cases of the type."""
+    """Diagnose symptoms other than inaccuracy from the records of all cases of the type."""
     wrong: dict[tuple[str, str, str], set[str]] = {}
     for each in symptoms:
         if each.guard in EXPLANATIONS:
@@ -259,7 +259,7 @@ def diagnose_behaviour(
 
 
 def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) -> Diagnosis:
-    """Explain a symptom other than inaccuracy; codes have causes of their own for NaN."""
+    """Explain a symptom other than inaccuracy; for NaN, codes have separate causes."""
     codes = evidence[0].case.operation.knowledge.codes
     if codes is not None and guard == "special":
         runs = [(each.case, record.results) for each in evidence for record in each.of_kind(PLAIN)]

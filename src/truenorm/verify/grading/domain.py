@@ -1,4 +1,4 @@
-"""The domain of a subject: which cases are in it, and what fails outside it."""
+"""The domain of a subject: find the cases in the domain, and describe failures outside it."""
 
 import math
 from collections import defaultdict
@@ -16,7 +16,7 @@ from truenorm.verify.user_cases import is_user_case
 
 
 def split_by_domain(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], list[Case]]:
-    """Return the cases within a domain, and those outside it."""
+    """Return the cases within a domain, and the cases outside it."""
     within = [case for case in cases if _is_in_domain(case, domain)]
     return within, [case for case in cases if case not in within]
 
@@ -24,7 +24,7 @@ def split_by_domain(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], 
 def _is_in_domain(case: Case, domain: Domain) -> bool:
     """Return True if every row of a case is in a domain; non-finite values have no size.
 
-    The rows of a user are what a model feeds the subject, unless it declares another domain.
+    Rows of a user case are input of a model, unless the subject declares another domain.
     """
     if domain.is_all or (domain == MODEL_INPUT and is_user_case(case)):
         return True
@@ -46,9 +46,9 @@ def check_beyond(
     require: str,
     domain: Domain,
 ) -> tuple[BeyondDomain, ...]:
-    """Return what fails outside the domain: by type, grade, and the limit that is exceeded.
+    """Return the failures outside the domain: by type, grade, and the limit that is exceeded.
 
-    `grades` are those in the domain. An output that is no worse beyond is left out.
+    `grades` are the grades in the domain. An output that is no worse outside is left out.
     """
     within = {each.type_and_output: each.grade for each in grades}
     groups: dict[tuple[str, str], list[MeasuredResult]] = defaultdict(list)
@@ -66,7 +66,7 @@ def check_beyond(
     entries = []
     for (dtype, limit, grade), failing in beyond.items():
         size = kappa_of if limit == "kappa" else largest_element
-        # A case that is only conditional does not say from where on the output is unstable.
+        # A case that is only conditional does not show where the output starts to be unstable.
         worst = [one for one in failing if grade_of([one]) == grade] or failing
         entries.append(
             BeyondDomain(
@@ -95,7 +95,7 @@ def _checks_beyond(symptoms: Sequence[Symptom]) -> Iterator[BeyondDomain]:
 
 
 def _values_of(measured: Iterable[MeasuredResult], *, zeros: bool) -> str:
-    """Describe the worst elements if they are NaN or infinite, or also if they are zero."""
+    """Describe the worst elements that are NaN or infinite, with `zeros` also zero."""
     kinds = set()
     for one in measured:
         if isinstance(one.record, MeasuredRecord):

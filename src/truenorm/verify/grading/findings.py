@@ -18,7 +18,7 @@ from truenorm.verify.inputs.families import LARGE_VALUES
 from truenorm.verify.subject import SubjectSpec
 
 ON_SPECIAL_ROWS = ("finite", "growth", "special", "subnormal", "position")
-"""Checks of rows that a wrong formula also fails."""
+"""Checks of rows that a wrong formula fails, too."""
 
 
 def make_findings(
@@ -30,8 +30,8 @@ def make_findings(
 ) -> tuple[Finding, ...]:
     """Return one finding for each check, type and output, with the simplest example.
 
-    `not_run` is the number of cases that were skipped. A hypothesis is the cause if it has the
-    errors of the example.
+    `not_run` is the number of cases that were skipped. A hypothesis is the cause if it reproduces
+    the errors of the example.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -79,18 +79,18 @@ def make_findings(
 
 
 def with_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, of which a dependence on the batch is a warning."""
+    """Return findings with a dependence on the batch as a warning."""
     return tuple(replace(each, warning=each.verdict == BATCH_INVARIANT) for each in findings)
 
 
 def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:
-    """Put the simplest checks first, and findings that follow from another one after it.
+    """Put the simplest checks first, and findings that follow from another finding last.
 
-    A finding follows from another one of accuracy if both have the same likely cause, and from one
-    of any check if that cause is that results depend on earlier calls. Without a likely cause, a
-    gradient may follow from a result of forward in the same type that fails on the same inputs, or
-    whose error grows with the same power of kappa; and an error on special rows may follow from
-    one of the same result that plain rows show.
+    Two findings of accuracy with the same likely cause follow from each other; so do findings of
+    any check if results depend on earlier calls. Without a likely cause, a gradient may follow
+    from a result of forward in the same type: both fail on the same inputs, or both errors grow
+    with the same power of kappa. An error on special rows may follow from an error of the same
+    result on plain rows.
     """
     order = [*GUARDS, "rounding"]
     ranked = sorted(findings, key=lambda each: order.index(each.guard))
@@ -113,7 +113,7 @@ def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tup
 
 
 def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
-    """Return True if a finding about accuracy or earlier calls explains another one."""
+    """Return True if a finding about accuracy or earlier calls explains another finding."""
     if depends_on_calls(one.cause) and one.cause == other.cause:
         return True
     same_result = (one.dtype, one.output) == (other.dtype, other.output)
@@ -131,9 +131,9 @@ def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
 
 
 def _example_order(symptom: Symptom) -> tuple[float, bool, bool, float, int]:
-    """Sort key that puts the best example of a symptom first: the worst, then the smallest.
+    """Return a sort key that puts the best example of a symptom first: worst, then smallest.
 
-    Large values are an example only if others show nothing: they are not plain random rows.
+    Cases of large values are not plain random rows, and come after other cases.
     """
     grows = symptom.guard == "growth"
     return (

@@ -48,7 +48,7 @@ class Checked(NamedTuple):
     results: list[CaseResult]
 
     def of(self, cases: Iterable[Case]) -> "Checked":
-        """Return those of some of the cases."""
+        """Return the symptoms and results of some of the cases."""
         names = {case.name for case in cases}
         return Checked(
             [each for each in self.symptoms if each.case.name in names],
@@ -75,9 +75,9 @@ def grade(
 ) -> Report:
     """Grade the results of a subject.
 
-    The `records` of its calls may have any order. `outputs` are by default all of the operation.
-    `guards` are the checks to make; tests of the judge leave some out. `spec` says where the
-    subject is defined, for the reproducers. Cases outside `domain` do not count for the grades.
+    The `records` of the calls may have any order. `outputs` are by default all outputs of the
+    operation. `guards` are the checks to make; tests of the judge leave some out. `spec` says
+    where the subject is defined, for the reproducers. Cases outside `domain` have no grades.
     Unless `strict`, a sum over n rows may have log2(n) times the error of a stable result.
     Without `causes`, which may take seconds, findings have no diagnosis. If `batch` is "warn",
     results that depend on the batch are a warning.

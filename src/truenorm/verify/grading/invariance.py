@@ -40,7 +40,7 @@ EQUAL_CALLS = {
         for kind, layout in GRADIENT_LAYOUTS.items()
     },
 }
-"""Calls whose results must have the bits of the plain call: the check, and its symptom."""
+"""Calls whose results must have the bits of the plain call: the check, and the symptom."""
 PADDING = {"zeros below": "zeros", "not finite below": "NaN and infinity"}
 OF_EQUAL_ROWS = ("batch", "batch-sizes")
 """Families whose rows occur several times in one call, at many positions."""
@@ -51,7 +51,7 @@ DEPENDS_ON_CALLS = "has different bits after calls on other inputs"
 def check_invariance(
     case: Case, records: Collection[Record], outputs: Collection[str]
 ) -> Iterator[Symptom]:
-    """Invariance checks: calls and rows that must have identical bits."""
+    """Yield the symptoms of calls and rows that should have identical bits."""
     done = [record for record in records if not record.failure]
     plain = next((record for record in done if record.call.kind == PLAIN), None)
     if plain is None:
@@ -101,8 +101,8 @@ def _check_history(
     """Check that a result does not depend on the calls before it.
 
     Results that also differ when the call is repeated at once are symptoms of another check. A
-    call in a new process may choose another algorithm: there, a result must be wrong only after
-    other calls.
+    call in a new process may choose another algorithm: compared with it, a result must be wrong
+    only after other calls.
     """
     varying = {output for each in again for output in _differing(plain, each, outputs)}
     exact = expected(case)
@@ -130,7 +130,7 @@ def repeat_guard(case: Case, output: str) -> str:
 
 
 def row_invariance(case: Case, call: Call) -> tuple[str, str]:
-    """Return the check of a call that has the same rows, and its symptom."""
+    """Return the check of a call that has the same rows, and the symptom."""
     if call.kind == TILED:
         batch = f"a batch of {call.stop} rows than in one of {case.shape[0]}"
         return "batch", f"has different bits in {batch}"
@@ -164,7 +164,7 @@ def _check_repeated_rows(case: Case, plain: Record, rows: Collection[str]) -> It
 def _check_tiled(
     case: Case, plain: Record, record: Record, rows: Collection[str]
 ) -> Iterator[Symptom]:
-    """Check that copies of a row have the same bits, also as in the plain call."""
+    """Check that copies of a row have the same bits, and the bits of the plain call."""
     stop = record.call.stop
     for output in rows:
         if output in record.holds:

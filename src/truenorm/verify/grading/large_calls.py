@@ -1,4 +1,4 @@
-"""Calls of more than 2^24 elements, whose results are too large to keep."""
+"""Make and check calls of more than 2^24 elements, whose results are too large to keep."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ SAMPLE_RATIO = 64  # the time is estimated by a call this many times smaller
 SAMPLES = 2  # the machine may be busy during the first
 PATIENCE = 20.0  # seconds
 LARGEST_BYTES = 2**28
-"""Of x in a large call."""
+"""Largest size of x in a large call without a backward pass."""
 
 
 def large_call_rows(case: Case, kind: str = LARGE) -> int:
@@ -30,7 +30,7 @@ def large_call_rows(case: Case, kind: str = LARGE) -> int:
 
 
 def planned_calls(case: Case) -> list[PlannedCall]:
-    """Return all calls of a case for a recording: also those that `large_call` makes."""
+    """Return all calls of a case for a recording, with the calls that `large_call` makes."""
     planned = [PlannedCall(call) for call in calls_of(case)]
     if case.family == "large":
         rows, forward_rows = large_call_rows(case), large_call_rows(case, LARGE_FORWARD)
@@ -45,7 +45,8 @@ def planned_calls(case: Case) -> list[PlannedCall]:
 def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
     """Make the large calls unless they would take too long; yield the worst rows of each output.
 
-    `plain` is the record of the rows alone: its time does not scale with the number of rows.
+    `plain` is the record of the rows alone: the time of that call does not scale with the number
+    of rows.
     """
     rows = large_call_rows(case)
     patience = min(PATIENCE, runner.subject.seconds)
@@ -72,7 +73,7 @@ def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
 def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
     """Yield a record for each copy of the rows that has the largest error of an output.
 
-    It has also the outputs of which all copies are equal.
+    The record also has the outputs of which all copies are equal.
     """
     kind, rows, size = record.call.kind, record.call.stop, case.shape[1]
     if record.failure:

@@ -16,7 +16,7 @@ from truenorm.verify.user_cases import is_user_case
 
 
 def kappa_of(case: Case) -> float:
-    """Return the largest condition number of the rows of a case; 0 where it is not computed."""
+    """Return the largest condition number of the rows of a case; 0 if no answers are known."""
     if is_user_case(case):
         return largest_kappa(case)
     return 0.0 if case.compared else float(expected(case).scales.kappa.max(initial=0.0))
@@ -50,9 +50,8 @@ def grade_outputs(
 ) -> tuple[Grade, ...]:
     """Grade each output in each type over all cases.
 
-    `results` are those in the domain; `every_result` has also those beyond it, since large kappa
-    show best how errors grow. An output that has the wrong shape in some case is wrong, whatever
-    it is in other cases.
+    `results` are in the domain; `every_result` has also the results outside, since large kappa
+    show best how errors grow. An output that has the wrong shape in one case is wrong.
     """
     misshapen = {
         each.type_and_output: each.case.name for each in symptoms if each.guard == "shape"

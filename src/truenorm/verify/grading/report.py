@@ -29,7 +29,7 @@ BATCH_INVARIANT = "batch-invariant"
 BATCH = ("require", "warn")
 """What a finding of `BATCH_INVARIANT` is: a failure or a warning."""
 NO_RESULT = ("raised", "result", "shape")
-"""Checks whose findings mean that there is no result to grade."""
+"""Checks that fail if there is no result to grade."""
 ACCURACY = "accuracy"
 """The verdict of findings that are about a grade."""
 
@@ -38,9 +38,9 @@ ACCURACY = "accuracy"
 class CaseResult:
     """The error of one output of one case.
 
-    `ulp` is the largest error in units in the last place, `natural` the largest in units of the
-    unit roundoff times the natural scale of the output. Both are infinite if an element is not
-    finite and should be. `allowed` is the largest `natural` of a stable result. `needs` is the
+    `ulp` is the largest error in units in the last place. `natural` is the largest error in units
+    of the unit roundoff times the natural scale of the output. Both are infinite if an element is
+    not finite and should be. `allowed` is the largest `natural` of a stable result. `needs` is the
     smallest power of kappa that explains the error: 0, 1, 2, or 3 for none. `correct` is true if
     every element is the exact answer rounded once, ties to even.
     """
@@ -59,7 +59,7 @@ class CaseResult:
 
     @property
     def badness(self) -> tuple[int, float, float]:
-        """Sort key of errors."""
+        """The sort key of errors."""
         return self.needs, self.natural, self.ulp
 
 
@@ -132,7 +132,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class BeyondDomain:
-    """What fails outside the domain of a subject: outputs of one type with the same grade.
+    """A failure outside the domain of a subject: outputs of one type with the same grade.
 
     Attributes
     ----------
@@ -141,11 +141,11 @@ class BeyondDomain:
     outcome : str
         The grade of the failing cases; for a check other than accuracy, its verdict.
     limit : str
-        The limit that these cases exceed, ``|x|`` or ``kappa``; empty for a check.
+        The limit that the failing cases exceed, ``|x|`` or ``kappa``; empty for a check.
     least : float
         The smallest |x| or kappa of a failing case.
     values : str
-        What the worst elements are, such as ``zeros``, or empty; for a check, the symptom.
+        The kind of the worst elements, such as ``zeros``, or empty; for a check, the symptom.
     cases : int
         The number of failing cases.
     """
@@ -169,18 +169,18 @@ class Recipe:
     name : str
         The recipe; empty if none matches.
     shares : dict of str to float
-        By recipe, the share of the elements that it decides which have its bits.
+        By recipe, the share with its bits of the elements that the recipe decides.
     same : dict of str to tuple of str
         By recipe, other recipes with the same bits for this operation and these types.
     output : str
     explanation : str
-        The roundings that explain the bits if no recipe does, or those of backward.
+        The roundings that explain the bits if no recipe does, or the roundings of backward.
     tried : int
         The number of roundings and hypotheses that were compared if no recipe matches.
     way : str
         How y is scaled before it is quantized, if the bits show it.
     ways : dict of str to float
-        By way, the share of the elements with its bits, in rows that are made for it.
+        By way, the share of the elements with its bits, in rows made to show ways.
     """
 
     dtype: str
@@ -195,7 +195,7 @@ class Recipe:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The recipe that matches, and those with the same bits; also with the way."""
+        """The recipe that matches, and recipes with the same bits; also with the way."""
         names = (self.name, *self.same[self.name]) if self.name else ()
         return (*names, *(f"{name}, {self.way}" for name in names if self.way))
 
@@ -252,8 +252,8 @@ class Unsupported:
 class Known:
     """A finding in a baseline, identified independently of machine, seed and order.
 
-    `families` are those of the cases that show it, if it depends on the input. `grade` is the
-    known grade, for accuracy. `reason` is written by the maintainer of the baseline.
+    `families` are the families of the cases that show the finding, if it depends on the input.
+    `grade` is the known grade, for accuracy. The maintainer of the baseline writes `reason`.
     """
 
     subject: str
@@ -330,7 +330,7 @@ class Report:
         return tuple(each for each in self.findings if each.warning and not each.known)
 
     def accepts(self, grade: Grade) -> bool:
-        """Return True if a grade reaches the required one or the one in the baseline."""
+        """Return True if a grade reaches the required grade or the grade in the baseline."""
         place = (grade.dtype, grade.output)
         entries = self.baseline.entries if self.baseline else ()
         known = [

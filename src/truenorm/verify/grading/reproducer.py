@@ -31,15 +31,15 @@ ANSWERED = ("ordinary", "finite", "growth", "special")
 IMPORT_OTHERS = "from truenorm.verify.operation import other_cases"
 IMPORT_MEMORY = "from truenorm.verify.running.runners import InputMemory"
 HOLD = "InputMemory().hold"
-"""The judge puts inputs at the addresses of earlier ones, which a subject may remember."""
+"""The judge puts inputs at the addresses of earlier inputs, which a subject may remember."""
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape whose results all have different bits."""
 
 
 def reproducer(symptom: Symptom, spec: SubjectSpec, *, after_others: bool = False) -> str:
-    """Return a script that ends with an AssertionError, or as the subject itself ends.
+    """Return a script that ends with an AssertionError or in the way the subject ends.
 
-    If `after_others`, it compares with the exact answer after calls on other inputs.
+    If `after_others`, the script compares with the exact answer after calls on other inputs.
     """
     comment = textwrap.wrap(
         one_line(f"{symptom.case}: {symptom.text}"),
@@ -126,7 +126,7 @@ class _Script:
         return f"subject.forward({', '.join([*arguments, *eps, *settings])})"
 
     def _given(self, name: str, rows: str) -> str:
-        """Return an argument, in the shape in which the subject expects it."""
+        """Return an argument in the shape that the subject expects."""
         argument = rows.format(name)
         if not self.operation.reshapes:
             return argument

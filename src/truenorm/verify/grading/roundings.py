@@ -1,9 +1,8 @@
-"""How results are rounded: recipes, the scaling of codes, and accurate results that miss a rule.
+"""How results are rounded: recipes, scaling of codes, and roundings that break a rule.
 
-A recipe is where a kernel rounds on the way; the bits of results show it.
-
-An element is decided by a recipe if float32 noise cannot change any of its roundings. A recipe
-must have the bits of nearly all elements that it decides: see `truenorm.verify.diagnosis.bits`.
+A recipe is a set of intermediate roundings of a kernel, which the bits of results show. A recipe
+decides an element if float32 noise cannot change any of the roundings. The bits of nearly all
+decided elements must be those of the recipe: see `truenorm.verify.diagnosis.bits`.
 """
 
 from collections import defaultdict
@@ -28,7 +27,7 @@ RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
 
 
 class Roundings(NamedTuple):
-    """How the results of all types are rounded, as their bits show it.
+    """The roundings of the results of all types, identified by bits.
 
     `evidence` has the results of the first output by type, each with the bits by every recipe.
     """
@@ -45,7 +44,7 @@ class Roundings(NamedTuple):
         guards: Collection[str],
         required: str,
     ) -> list[Symptom]:
-        """Return the symptoms of results that are accurate, and not rounded as they must be.
+        """Return the symptoms of accurate results that are not rounded as required.
 
         Places `below` the required grade are left out. `required` is the recipe that the subject
         claims, or empty.
@@ -116,7 +115,7 @@ def _evidence(
 ) -> dict[tuple[str, str], RecipeEvidence]:
     """Return, by type and output, the results for which there are bits to compare.
 
-    The bits of cases of more than `MOST_ELEMENTS` would take minutes, and their rows repeat.
+    Cases of more than `MOST_ELEMENTS` are left out: they would take minutes, and rows repeat.
     """
     evidence: dict[tuple[str, str], list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
     for one in measured:
@@ -128,7 +127,7 @@ def _evidence(
 
 
 def quantizations(measured: Iterable[MeasuredResult]) -> tuple[Quantization, ...]:
-    """Return the summary of codes and scales in each type, if there are any."""
+    """Return the summary of codes and scales in each type that has codes."""
     runs: dict[str, list[tuple[Case, Results]]] = defaultdict(list)
     for one in measured:
         if _is_first(one) and not is_user_case(one.case):
@@ -150,7 +149,7 @@ def identify_recipe(evidence: RecipeEvidence) -> Recipe:
                 break
         else:
             groups.append([name])
-    # Where a few elements show no difference, the first of a group stands for all of it.
+    # A few elements may show no difference: then the first recipe stands for its group.
     shares = {group[0]: max(every[name].share(result) for name in group) for group in groups}
     matching = [name for name, share in shares.items() if share >= SAME_RECIPE]
     matching = [
@@ -166,11 +165,11 @@ def identify_recipe(evidence: RecipeEvidence) -> Recipe:
 def identify_forward(
     evidence: RecipeEvidence, *, explain: bool, ways: RecipeEvidence | None = None
 ) -> Recipe:
-    """Identify the recipe of the first output; if none matches, find what explains the bits."""
+    """Identify the recipe of the first output; if no recipe matches, explain the bits."""
     recipe = identify_recipe(evidence)
     if ways:
         way = identify_recipe(ways)
-        # The rows for it are computed by recipes that have a name with the way.
+        # Recipes whose names have the way compute the rows that show it.
         named = evidence[0][0].case.operation.knowledge.recipe_names
         name = way.name if f"{recipe.name}, {way.name}" in named else ""
         recipe = replace(recipe, way=name, ways=way.shares)
@@ -184,7 +183,7 @@ def identify_forward(
 def identify_backward(evidence: RecipeEvidence) -> Recipe:
     """Identify the recipe of a result of backward."""
     recipe = identify_recipe(evidence)
-    if recipe.name in ("", next(iter(evidence[0][1]))):  # the first is without roundings
+    if recipe.name in ("", next(iter(evidence[0][1]))):  # the first recipe has no roundings
         return recipe
     words = f"backward computes {recipe.output} from {recipe.name} rounded to {recipe.dtype}"
     return replace(recipe, explanation=words)
@@ -195,8 +194,8 @@ def recipe_symptoms(
 ) -> list[Symptom]:
     """Return a symptom for each type in which the bits are not those of the required recipe.
 
-    A recipe whose bits no case shows is refuted only by the bits of another one. So is a way to
-    scale y, which no ordinary case shows.
+    Only the bits of another recipe refute a recipe whose bits no case shows. The same holds for a
+    way to scale y, which no ordinary case shows.
     """
     symptoms = []
     for each in recipes:
@@ -248,7 +247,7 @@ def diagnose_recipes(
 def rounding_symptoms(
     measured: Iterable[MeasuredResult], places: Collection[tuple[str, str]]
 ) -> list[Symptom]:
-    """Return the results that are stable but not rounded as required, at these places."""
+    """Return symptoms of results at these places that are stable but not rounded as required."""
     return [
         Symptom(
             "rounding",
@@ -264,8 +263,8 @@ def rounding_symptoms(
 
 
 MOST_NOT_NEAREST = 1e-3
-"""The share of elements of an output that is rounded once which may not be the nearest number.
-Half an ulp of bias in a sum that is used again shrinks it with every layer (aiter#5151)."""
+"""The share of elements that may not be the nearest number, in an output that is rounded once.
+Half an ulp of bias in a sum that is used again shrinks the sum with every layer (aiter#5151)."""
 
 
 def biased_symptoms(measured: Iterable[MeasuredResult]) -> list[Symptom]:
@@ -292,7 +291,7 @@ def _nearest(one: MeasuredResult) -> NDArray[np.bool_]:
 
 
 def explain_bias(output: str, measured: Iterable[MeasuredResult]) -> str:
-    """Return in which direction an output is rounded, if that is the same everywhere."""
+    """Return the direction in which an output is rounded, if it is the same everywhere."""
     towards_zero = down = True
     for one in measured:
         if one.output == output and one.case.kind == "ordinary" and one.result.size:

@@ -1,4 +1,4 @@
-"""What a check finds: the error of a result, and the symptom of a check that failed.
+"""The findings of a check: the error of a result, and the symptom of a failed check.
 
 `measure` compares a result with the exact answer, in ulp and in natural units.
 """
@@ -41,7 +41,7 @@ GUARDS = {
     "stale": "own state",
     "spent": "saved kept",
 }
-"""The checks by name, each with the verdict it decides; the simplest symptoms come first."""
+"""The checks by name with the verdict of each, the simplest symptoms first."""
 UNEXPLAINED = 3
 """The power of kappa of an error that no power up to 2 explains."""
 

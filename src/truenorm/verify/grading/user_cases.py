@@ -53,7 +53,7 @@ class ColumnScales:
 
 
 class EnclosedAnswers(Expected):
-    """Answers that are known by an enclosure: `bounds`, for the outputs of `balls` alone."""
+    """Answers that are known by enclosures, `bounds`, for the outputs of `balls`."""
 
     def __init__(self, case: Case, balls: Mapping[str, Ball], scales: Scales) -> None:
         self._case = case
@@ -84,7 +84,7 @@ def enclosed_answers(
 ) -> Iterator[tuple[slice | None, EnclosedAnswers]]:
     """Yield blocks of rows with their answers, then None with the sums over all rows.
 
-    Each item has the `outputs` that it concerns, and only one of them is in memory.
+    Each item has its part of the `outputs`, and only one item is in memory.
     """
     rows = [output for output in outputs if case.operation.is_rows(output)]
     sums = _ColumnSums(case, [output for output in outputs if output not in rows])
@@ -117,13 +117,13 @@ class _ColumnSums:
                 self._scales[output, power] = self._scales.get((output, power), 0.0) + more
 
     def answers(self) -> EnclosedAnswers:
-        """Return the answers, one for each column."""
+        """Return the answers for each column."""
         balls = {
             output: Ball(ball.high[0], ball.low[0], ball.radius[0])
             for output, ball in self._balls.items()
         }
         rows, size = self._case.shape
-        # The number of terms depends only on the shape, and grows by one with each row.
+        # The number of terms depends only on the shape, and each row adds one term.
         first = self._case.part(slice(0, 1))
         exact = {"xhat": np.zeros((1, size)), "r": np.zeros((1, 1))}
         scales_of_one = self._case.operation.scales(first, exact)

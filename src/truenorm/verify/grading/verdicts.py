@@ -1,4 +1,4 @@
-"""Decide the verdicts beside the grades: pass, fail, or why one is not judged."""
+"""Decide the verdicts beside the grades: pass, fail, warn, or the reason for no judgement."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -19,7 +19,7 @@ from truenorm.verify.operation import Case
 from truenorm.verify.running.records import Record
 
 VERDICT_OF_CALL = {TWICE: "saved kept", LARGE: "large calls", LARGE_FORWARD: "large calls"}
-"""The verdict that is not judged if a call of this kind was left out."""
+"""By kind of call: the verdict that is not judged if the call was left out."""
 
 
 def _reasons_not_judged(
@@ -30,10 +30,10 @@ def _reasons_not_judged(
     in_process: bool,
     too_slow: bool,
 ) -> dict[str, str]:
-    """Return, by verdict, why it is not judged; an empty text if the records cover it.
+    """Return, by verdict, why there is no judgement; an empty text if the records allow one.
 
-    `kinds` are those of cases with a measured result. A call that failed shows nothing. A command
-    is a new process each time and has no state.
+    `kinds` are the kinds of cases with a measured result. A call that failed shows nothing. A
+    command is a new process each time and has no state.
     """
     done = [record for record in records if not record.failure]
     calls = {record.call.kind for record in done if record.results}
@@ -77,11 +77,12 @@ def judge_verdicts(
     in_process: bool,
     too_slow: bool = False,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the verdicts by name, and why some are not judged.
+    """Return the verdicts by name, and the reasons of verdicts that are not judged.
 
     `cases` have records and are in the domain, and `results` are their measured results.
-    `symptoms` are those before consequences are dropped: a verdict that one of them decides
-    does not pass, even if another finding explains it. `too_slow` is True if calls were left out.
+    `symptoms` include consequences of other symptoms: a verdict that a symptom decides does not
+    pass, even if another finding explains the symptom.
+    `too_slow` is True if calls were left out.
     """
     records = [each for case in cases for each in by_case[case.name]]
     kinds = {each.kind for each in results}
