@@ -1,1 +1,1 @@
-"""Cases: how arrays are filled, and the families and named cases that are made of them."""
+"""Inputs of cases: patterns that fill arrays, families of cases, and named cases."""

@@ -16,7 +16,7 @@ from truenorm.verify.types import FORMATS
 
 
 def to_float32(value: float) -> float:
-    """Round to float32: so every kernel can get the exact eps."""
+    """Round to float32, so that every kernel can get the exact eps."""
     return float(np.float32(value))
 
 
@@ -29,7 +29,7 @@ PLAIN_X: tuple[Mapping[str, Any], ...] = (
 )
 PLAIN_DY: Mapping[str, Any] = {"pattern": "normal", "offset": 0.5}
 PLAIN: Mapping[str, Pattern] = {"gamma": "random", "beta": "normal", "dy": PLAIN_DY}
-"""The default patterns of inputs beside x; an operation uses those that it has."""
+"""The default patterns of inputs beside x; an operation uses the patterns of its inputs."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ WIDTHS = {
 }
 """Widths where kernels change their algorithm: tiles, warps, and hidden sizes of models."""
 RANDOM_WIDTHS = ((9, 64), (64, 512), (512, 2048))
-"""From each of these ranges one more width, by the seed."""
+"""Ranges: the seed draws one more width from each."""
 WIDE = 2048
-"""From this width on, one row is repeated: exact answers of two would be too expensive."""
+"""From this width on, one row is repeated: exact answers of two rows would be expensive."""
 WIDTHS_BY_ENCLOSURE = (1536, 2560, 3584, 6144, 7168, 12288, 20480)
 """More widths, whose answers come from enclosures: hidden sizes, and rows beyond 16384."""
 SERVED_SHAPES = ((64, 1024), (64, 2048), (32, 4096), (32, 5120), (32, 8192))
@@ -106,7 +106,7 @@ ROW_LIMIT = Family(
 BATCH = Family(
     "batch", PLAIN_X[1], "ordinary", "the same rows in batches of several sizes", repeats=10
 )
-# An odd number of rows, repeated: each of them is at every position of a block.
+# An odd number of rows, repeated: each row is at every position of a block.
 BATCH_SIZES = Family(
     "batch-sizes", PLAIN_X[1], "ordinary", "the same rows in larger batches", repeats=376
 )
@@ -136,7 +136,7 @@ LARGE_BETA = Family(
 )
 LARGE_VALUES = "large-values"
 """The family of rows whose elements reach the largest |x| of the default domain."""
-# So that no dx of float16 is subnormal.
+# No dx of float16 is then subnormal.
 DY_OF_LARGE_VALUES: Mapping[str, Pattern] = {
     "dy": {"pattern": "normal", "offset": 32.0, "scale": 64.0}
 }
@@ -234,7 +234,7 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     """Yield easy input; `first` is the first seed."""
     widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
     for seed in range(first, first + SEEDS[level]):
-        # A case has the same name, and so the same index, at both levels.
+        # A case has the same name, and the same index, at both levels.
         random = enumerate(random_widths(dtype, seed), len(WIDTHS["quick"]))
         for k, size in (*enumerate(widths), *random):
             yield _of_width(operation, dtype, size, seed, k + seed)

@@ -1,9 +1,10 @@
-"""Rows with results next to midpoints of a type: these decide the grade *correct*.
+"""Rows with results next to midpoints of a type, which decide the grade *correct*.
 
-Results of ordinary rows are not so close: float64 results without a rounding test, rounded to
-float32, would be correct too. Here some inputs are chosen one after the other. Each removes most
-of the distance between a result and a midpoint. For y these are small elements that add to the
-mean square; for dx and dgamma, elements of dy. dbeta is a tie, or one subnormal beside it.
+Results of ordinary rows are farther away: float64 results without a rounding test, rounded to
+float32, would be correct too. Here some inputs are chosen one after the other. Each chosen input
+removes most of the distance between a result and a midpoint. For y the chosen inputs are small
+elements that add to the mean square; for dx and dgamma, elements of dy. dbeta is a tie, or one
+subnormal beside a tie.
 """
 
 import zlib
@@ -24,14 +25,14 @@ from truenorm.verify.types import FORMATS, Float64s, dtype_of
 NEXT_TO_MIDPOINTS = "next-to-midpoints"
 """The family of these cases."""
 WIDTHS = {"y": (22, 64, 130), "dx": (21, 64, 131), "dgamma": (257, 67), "dbeta": (67,)}
-"""By output; the quick level has the first."""
+"""Widths by output; the quick level has the first."""
 ROWS = 48
-"""For y and dx, with one such element a row; for dgamma and dbeta each column is one."""
+"""Rows for y and dx, with one chosen element in each; dgamma and dbeta have one in each column."""
 SHORT, SHORT_ROWS = 10, 192
 """The first width for y and dx in float64: errors of double-double are far below their bounds, and
 come closest to them in a few short rows."""
 LARGER = 4.0
-"""The factor of that element, so that errors of others matter less."""
+"""The factor of the chosen element, so that errors of other elements matter less."""
 BITS = 256  # of a root: many more than needed
 STEPS = {"float16": 5, "bfloat16": 8, "float32": 2, "float64": 2}
 """Inputs chosen for a result: each reduces the distance by about 2^-precision."""
@@ -123,7 +124,7 @@ def rows_of_y(
 ) -> Inputs:
     """Lower one y of each row by small elements; numbers and their negatives have the mean 0.
 
-    `below` returns the number that the first y of a row is lowered to; the others shrink with it.
+    `below` returns the number that the first y of a row is lowered to; the row shrinks with it.
     `gains` are powers of two that multiply gamma. No element is zero: kernels may handle rows with
     zeros differently.
     """
@@ -197,7 +198,7 @@ MAKERS: dict[str, Callable[[RowMaker, int], Inputs]] = {
     "dgamma": _of_dgamma,
     "dbeta": _of_dbeta,
 }
-"""By output: functions that return the inputs on which it depends."""
+"""By output: functions that return the inputs on which the output depends."""
 
 
 @cache  # they are the same for every seed, and take longer than all others
@@ -238,8 +239,8 @@ def _widths(output: str, dtype: str) -> tuple[int, ...]:
 def _eps(output: str, dtype: str, seed: int) -> float:
     """Return a usual eps, or one so large that xhat is small.
 
-    float16 needs a large one for dgamma. In float64 it leaves double-double algorithms few errors
-    but those of the last steps, for which bounds are tight.
+    float16 needs a large eps for dgamma. In float64 a large eps leaves double-double algorithms
+    few errors beside the errors of the last steps, for which bounds are tight.
     """
     large = (output, dtype) == ("dgamma", "float16") or (dtype == "float64" and seed == 0)
     return 1024.0 if large else EPSILONS[seed % len(EPSILONS)]

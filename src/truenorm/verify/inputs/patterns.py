@@ -1,4 +1,4 @@
-"""Patterns: how the arrays of a case are filled."""
+"""Patterns that fill the arrays of a case."""
 
 import math
 import zlib
@@ -11,7 +11,7 @@ import numpy as np
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
 
 FINE = 2
-"""Elements of half a row that are chosen for the sum of squares: each adds some bits to it."""
+"""Elements of half a row that are chosen for the sum of squares: each adds some bits."""
 
 
 def _rounded(values: Float64s, dtype: str) -> Float64s:
@@ -41,7 +41,7 @@ class _Place:
         return self.random.standard_normal(self.shape)
 
     def number(self, value: Number) -> Float64s:
-        """Return a number, or a column of them: one for each row."""
+        """Return a number, or a column with one number for each row."""
         if isinstance(value, float | int | str):
             return np.asarray(number(value, self.dtype))
         column = np.resize([number(each, self.dtype) for each in value], self.shape[:-1])
@@ -54,7 +54,7 @@ class _Place:
 
 
 def number(value: float | str, dtype: str) -> float:
-    """Return a number given as such, as a hex float, or by name.
+    """Return a number that is given as a number, as a hex float, or by name.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def _one_ulp_off(place: _Place, value: Number) -> Float64s:
 
 
 def _decades(place: _Place, reach: Number, centre: Number = 1.0) -> Float64s:
-    """Magnitudes evenly over so many decades around the centre, shuffled, with random signs."""
+    """Magnitudes evenly over some decades around the centre, shuffled, with random signs."""
     # Powers of two, since the bits of powers of ten depend on the machine.
     powers = place.number(reach) * np.linspace(-0.5, 0.5, place.shape[-1]) / math.log10(2)
     sizes = np.ldexp(1 + place.random.random(place.shape), np.rint(powers).astype(int))

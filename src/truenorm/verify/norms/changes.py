@@ -1,4 +1,4 @@
-"""Changes of the steps of a norm, of which hypotheses are made."""
+"""Changes of the steps of a norm: hypotheses are made of them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -41,12 +41,12 @@ def zero(*steps: str) -> Changes:
 
 
 def type_named(kind: str, at: Steps) -> str:
-    """Return the name of a type, where "the type of x" is one."""
+    """Return the name of a type, which may be "the type of x"."""
     return kind if kind in FORMATS else at.case.dtype
 
 
 def whole_blocks(size: int, block: int) -> int:
-    """Return how many of `size` elements are in full blocks; all if there is no full one."""
+    """Return how many of `size` elements are in full blocks; `size` if no block is full."""
     return size if size < block else size - size % block
 
 

@@ -109,11 +109,11 @@ class CodeType:
             return np.clip(rounded, -self.largest, self.largest)
 
     def steps(self, numbers: Float64s) -> Float64s:
-        """Return the distance between values of the type at some numbers, saturated before."""
+        """Return the distance between values of the type at saturated numbers."""
         return np.ldexp(1.0, self._places(np.clip(numbers, -self.largest, self.largest)))
 
     def are_neighbours(self, values: Float64s, numbers: Float64s) -> NDArray[np.bool_]:
-        """Return True for each value that is next to a number, or equal to it if that is one."""
+        """Return True for each value that equals a number or is the next value beside it."""
         sizes, last = np.abs(numbers), len(self.sizes) - 1
         above = self.sizes[np.minimum(np.searchsorted(self.sizes, sizes), last)]
         below = self.sizes[np.maximum(np.searchsorted(self.sizes, sizes, "right") - 1, 0)]
@@ -126,7 +126,7 @@ class CodeType:
         return np.where(numbers == 0, self.quantum, places)
 
     def cells(self, values: Float64s) -> tuple[Float64s, Float64s]:
-        """Return the ends of the numbers that round to each value; NaN for what is not finite."""
+        """Return the ends of the numbers that round to each value; NaN for non-finite values."""
         low, high = self._boundaries
         with np.errstate(invalid="ignore"):
             places = np.searchsorted(self.sizes, np.abs(values))

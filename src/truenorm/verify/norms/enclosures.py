@@ -15,7 +15,7 @@ from truenorm.verify.types import Array, Float64s
 LIMIT = 2.0**240
 """The largest input: a product of four is below the largest float64 number."""
 BLOCK_ELEMENTS = 2**15
-"""A few arrays of this size fit in a CPU's cache; a block has at least one row."""
+"""Elements of a block, which has at least one row: a few blocks fit in the cache of a CPU."""
 Enclosures = dict[str, Ball]
 
 
@@ -97,9 +97,9 @@ def enclose(case: Case) -> Enclosures:
 
 
 def answers_by_enclosure(case: Case) -> dict[str, Float64s] | None:
-    """Return what `Operation.exact` does, or None if a ball does not decide how to round.
+    """Return the result of `Operation.exact`, or None if a ball does not decide a rounding.
 
-    The values are the same as by integers. The remainders are off by 2^-29 ulp at most.
+    Values are equal to values from integers. Remainders are off by 2^-29 ulp at most.
     """
     balls = enclose(case.part(slice(case.shape[0] // case.repeats)))
     arrays = {"r": balls["r"].high, "xhat": balls["xhat"].high}
@@ -125,7 +125,7 @@ def _parameter(array: Array | None) -> Ball | None:
 
 
 def _gain(case: Case, norm: Norm) -> Ball | None:
-    """Return the factor of each column, or None without gamma."""
+    """Return the gain of each column, or None without gamma."""
     gain = _parameter(case.gamma)
     if gain is None or norm.gain == "plain":
         return gain

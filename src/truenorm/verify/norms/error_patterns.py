@@ -35,7 +35,7 @@ def _term(norm: Norm, value: Step) -> Hypothesis:
 
 
 def _error_terms(norm: Norm, output: str) -> list[ErrorTerms]:
-    """Return the errors of an output if a number of each row, or of each column, is wrong."""
+    """Return the errors of an output if one number of each row or column is wrong."""
 
     def of_rows(words: str, *values: Step, is_factor: bool = False) -> ErrorTerms:
         return ErrorTerms(words, 1, tuple(_term(norm, each) for each in values), is_factor)
@@ -80,7 +80,7 @@ MIXED = {
 
 
 def _mixtures(norm: Norm, output: str) -> dict[str, Mixture]:
-    """Return an output with steps of another case, by words for these steps."""
+    """Return an output with steps of another case, by the name of the steps."""
     return {
         words: partial(_mixed, norm, output, steps)
         for words, steps in MIXED.items()
@@ -98,7 +98,7 @@ def _of_others(others: Steps, name: str, _: Steps) -> Float64s:
 
 
 def _clamped_steps(norm: Norm, output: str) -> dict[str, Clamped]:
-    """Return an output with a clamped step, by words for that step."""
+    """Return an output with a clamped step, by the name of the step."""
     row = "x + residual" if norm.adds else "x"
     steps = {row: "rows", "xhat": "xhat"}
     if norm.centred:

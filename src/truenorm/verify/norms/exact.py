@@ -2,7 +2,7 @@
 
 Inputs are binary numbers, and r = 1/sqrt(w) is the only irrational number of a row
 (docs/learn/derivation.md, D4), so `truenorm.exact` can round every result once. The formulas are
-written out here again from the definitions, and share nothing with the kernels.
+written from the definitions, and share nothing with the kernels.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ def answers_of(norm: Norm, case: Case) -> dict[str, Float64s]:
 def exact_answers(
     case: Case, norm: Norm, known: Mapping[str, Float64s] = MappingProxyType({})
 ) -> dict[str, Float64s]:
-    """Return r and xhat of each row and all rounded results; compute only what is not known."""
+    """Return r and xhat of each row and all rounded results; compute only missing results."""
     rows = ExactRows(case, norm)
     size = case.shape[1]
     arrays = {**(known or rows.statistics())}
@@ -94,7 +94,7 @@ def _floats(array: Array | None, size: int, default: float) -> list[float]:
 
 
 class _Row:
-    """A row of x; if `exact` is None, the row and all sums with it are NaN."""
+    """A row of x; if `exact` is None, the row and sums with the row are NaN."""
 
     def __init__(self, x: list[float], eps: float, *, centred: bool) -> None:
         self.x, self.centred = x, centred

@@ -318,7 +318,7 @@ def _of_mean_g(norm: Norm) -> Table:
 
 
 def of_saved(norm: Norm) -> Table:
-    """Return hypotheses about what backward computes its results from."""
+    """Return hypotheses about the saved statistics that backward uses."""
     y_over_gain = "(y - beta)/gain" if "beta" in norm.parameters else "y/gain"
     return {
         f"xhat is taken from y, as {y_over_gain}": {"xhat": lambda at: _from_y(at, _y(at))},
@@ -402,7 +402,7 @@ ROW_WEIGHTS: dict[str, Weights] = {
     "the first row is counted twice": lambda row, _: 1.0 + (row == 0),
     "the last row is counted twice": lambda row, count: 1.0 + (row == count - 1),
 }
-"""How often each row is counted, from its index and the number of rows."""
+"""The weight of each row, from its index and the number of rows."""
 
 
 def _weights(rule: Weights, at: Steps) -> Float64s:
@@ -445,7 +445,7 @@ BLOCK_WEIGHTS: dict[str, Callable[[int, Any, int], Any]] = {
 
 
 def of_layouts(norm: Norm, output: str) -> dict[str, Hypothesis]:
-    """Return hypotheses about rows with gaps in memory that are read as though they had none."""
+    """Return hypotheses about rows with gaps in memory that are read without the gaps."""
     hypotheses: dict[str, Hypothesis] = {}
     for names in _read_together(norm, output):
         *others, last = names
@@ -463,7 +463,7 @@ def of_layouts(norm: Norm, output: str) -> dict[str, Hypothesis]:
 
 
 def _read_together(norm: Norm, output: str) -> list[tuple[str, ...]]:
-    """Return groups of arrays that may be misread alike: single ones, or all of a pass."""
+    """Return groups of arrays that may be misread alike: single arrays, or a whole pass."""
     data: tuple[str, ...] = ("x", "residual") if norm.adds else ("x",)
     gradients: tuple[str, ...] = ("dy", "dsum") if norm.adds else ("dy",)
     if output in ("y", "sum"):
@@ -484,7 +484,7 @@ def _misread(
 
 
 def read_without_gaps(case: Case, rows: Array, only_in_rows: bool) -> Array:
-    """Return the numbers that are read from a view of rows as though it had no gaps."""
+    """Return the numbers that are read from a view of rows if its gaps are ignored."""
     laid = case.in_layout(rows)
     if laid.ndim != rows.ndim or laid.flags.c_contiguous:
         return rows
@@ -503,7 +503,7 @@ STEPS_OF = {
     "dgamma": OF_A_ROW | {"dy", "row_weights", "terms", "dgamma"},
     "dbeta": frozenset({"dy", "row_weights", "dbeta"}),
 }
-"""By output: the steps that it depends on."""
+"""By output: the steps that the output depends on."""
 TABLES_OF: dict[str, tuple[Callable[[Norm], Table], ...]] = {
     "y": (of_statistics, of_results),
     "sum": (of_results,),

@@ -43,9 +43,9 @@ class Geometry:
         The axes of a row: ``g c s`` are groups, the channels of a group, and the places of a
         channel.
     units : str
-        Those that number the units.
+        The axes that number the units.
     columns : str
-        Those that number the elements of gamma.
+        The axes that number the elements of gamma.
     sizes : mapping of str to int
         The size of each axis.
 
@@ -91,7 +91,7 @@ class Geometry:
 
     @property
     def _unit_first(self) -> tuple[int, ...]:
-        """The axes: rows, those of units, and those within a unit."""
+        """The axes: rows, the axes of units, and the axes within a unit."""
         within = self.without(self.units)
         return (0, *(each for each in self.without("") if each not in within), *within)
 
@@ -147,7 +147,7 @@ class Norm(Operation):
     parameters : tuple of str
         The names of gamma and beta, if there are any.
     parameter_type, result_type : str
-        The type of parameters and of y, if that is not the type of x.
+        The type of parameters and of y, if it is not the type of x.
 
     Examples
     --------
@@ -274,7 +274,7 @@ class Norm(Operation):
         return extensions
 
     def _unsupported(self) -> dict[str, str]:
-        """Return the norms that a use needs, for uses that this norm does not support."""
+        """Return, by use that this norm does not support, the norm that the use needs."""
         reasons: dict[str, str] = {}
         if self.has_units:
             without = f"a norm without {', '.join(f'{name}=' for name in OF_UNITS)}"
@@ -357,14 +357,14 @@ class Norm(Operation):
         return with_axes or self.modulate == "sample" or self.over == "channels"
 
     def type_of(self, output: str, like: str) -> str:
-        """Return the type of an output, given that of the input it is like."""
+        """Return the type of an output, given the type of the input it is like."""
         if self.is_quantized:
             types = {"codes": self.quant.code.name, "scale": self.quant.scale_type}
             return {**types, "amax": "float32"}.get(output, like)
         return self.result_type if output == "y" and self.result_type else like
 
     def result_shapes(self, output: str, rows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes that a result may have, given that of x; the first is named."""
+        """Return the shapes that a result may have, given the shape of x; the first is named."""
         if self.is_quantized:
             return _quantized_shapes(self.quant, output, rows)
         like = self._like(output)
@@ -391,7 +391,7 @@ class Norm(Operation):
         return array
 
     def take(self, output: str, result: Array, shape: tuple[int, ...]) -> Array:
-        """Return what `give` would make a result of."""
+        """Return a result as the judge has it: the inverse of `give`."""
         of_parameter = self._like(output) in self.parameters
         if not (self.axes > 1 if of_parameter else self.channels_last):
             return result
@@ -439,7 +439,7 @@ class Norm(Operation):
         return rows
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterable[Case]:
-        """Return the cases of a seed, then cases that do not depend on it."""
+        """Return the cases of a seed, then the cases that do not depend on the seed."""
         if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
             raise ValueError(f"sum='unrounded' needs a type of 16 bits; got {dtype}")
         return self._judging.cases(self, dtype, level, seed)

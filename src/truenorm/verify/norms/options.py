@@ -62,7 +62,7 @@ class Options:
     quant: Quant | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an option that is unknown, or excluded by another."""
+        """Raise ValueError for an option that is unknown, or excluded by another option."""
         if self.name not in (known := (*NAMES, *SPATIAL)):
             close = get_close_matches(self.name, known, 1)
             hint = "".join(f": did you mean {each}?" for each in close)
@@ -139,7 +139,7 @@ class Options:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The options that are not defaults, as text; those of `Quant` come last."""
+        """The options that are not defaults, as text; options of `Quant` come last."""
         given = {
             each.name: getattr(self, each.name)
             for each in fields(self)

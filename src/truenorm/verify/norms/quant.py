@@ -188,7 +188,7 @@ class Quant:
         return scales / self.setting_of(case) if self.scale_type == "e4m3fn" else scales
 
     def spread(self, scales: Array, size: int) -> Array:
-        """Return scales of groups for each element; others broadcast as they are."""
+        """Return scales of groups for each element; other scales broadcast as they are."""
         if not self.group:
             return scales
         spread: Array = np.repeat(scales, self.group, axis=1)[:, :size]
@@ -214,7 +214,7 @@ class Quant:
 
     @cached_property
     def _power_end(self) -> tuple[float, bool]:
-        """The largest amax with the power 0, and whether it belongs to it."""
+        """The largest amax with the power 0, and True if it has that power itself."""
         qmax, precision = self.code.largest, self.code.precision
         top = 2.0 ** math.floor(math.log2(qmax))
         return {
@@ -226,7 +226,7 @@ class Quant:
         }[self.power]
 
     def powers(self, amax: Float64s) -> NDArray[np.intp]:
-        """Return the exponents of the powers of two that the rule gives; the least for 0."""
+        """Return the exponents of powers of two by the rule; for 0, the least exponent."""
         end, included = self._power_end
         fractions, exponents = np.frexp(amax)
         fraction, exponent = math.frexp(end)
@@ -235,13 +235,13 @@ class Quant:
         return np.clip(powers, SMALLEST_POWER, LARGEST_POWER)
 
     def power_cells(self, powers: NDArray[np.intp]) -> tuple[Float64s, Float64s]:
-        """Return the least and the largest amax that have these exponents."""
+        """Return the least and the largest amax that have some exponents."""
         end, _ = self._power_end
         low = np.where(powers <= SMALLEST_POWER, 0.0, np.ldexp(end, powers - 1))
         return low, np.where(powers >= LARGEST_POWER, np.inf, np.ldexp(end, powers))
 
     def power_boundary(self, power: int) -> tuple[Fraction, bool]:
-        """Return the square of the largest amax with an exponent, and whether it belongs to it.
+        """Return the square of the largest amax with an exponent, and True if it is included.
 
         The square is rational for every rule.
         """
@@ -252,14 +252,14 @@ class Quant:
 
     @property
     def least_scale(self) -> float:
-        """The least scale by the rule `floor`; 0 if it names none."""
+        """The least scale by the rule `floor`; 0 without a rule."""
         return FLOORS[self.floor](self.code.largest) if self.floor in FLOORS else 0.0
 
     def floor_name(self, scale: float) -> str:
-        """Return the rule of which a scale is the least one, or the scale as text.
+        """Return the rule whose least scale this is, or the scale as text.
 
-        Return an empty string if `floor` does not allow it. A floor above the largest known one
-        would leave rows of ordinary size with few codes.
+        Return an empty string if `floor` does not allow the scale. A floor above the largest known
+        floor would leave few codes to rows of ordinary size.
         """
         rules = {name: rule(self.code.largest) for name, rule in FLOORS.items()}
         for name, least in rules.items():

@@ -1,10 +1,10 @@
 """Recipes: where a kernel rounds on the way to a result of 16 bits.
 
-T is the type of x, W that of gamma and V that of y; [.] is a rounding, and all else is exact.
-Kernels compute in float32, whose errors decide a rounding of a number next to a midpoint. Such
-elements are undecided; in all others the bits show the recipe. Two recipes differ in a fifth of
-all elements, so bits tell them apart where no tolerance does. In float32 the arithmetic hides the
-recipe.
+T is the type of x, W the type of gamma and V the type of y; [.] is a rounding, and other steps are
+exact. Kernels compute in float32, whose errors decide a rounding of a number next to a midpoint:
+such an element is undecided. The bits of decided elements show the recipe. Two recipes differ in a
+fifth of all elements, so bits distinguish recipes where no tolerance does. In float32 the
+arithmetic hides the recipe.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ RECIPES = {
     "early, gain-rounded": "[[xhat]_T*[1 + gamma]_W + beta]_V",
     "none": "every step in T: squares, their mean, eps, the root, xhat, the product, the sum",
 }
-"""Those that differ only in steps that an operation lacks have the same bits."""
+"""Recipes that differ only in steps that an operation lacks have the same bits."""
 RoundedSteps = Mapping[str, str]
 """The steps that are rounded before the result, each to the type of x, of gamma or of y."""
 EVERY_STEP = (
@@ -62,7 +62,7 @@ INNER_ROUNDINGS: dict[str, tuple[str, ...]] = {
     "beta is": ("beta",),
     "gamma and beta are": ("gamma", "beta"),
 }
-"""Steps that kernels round to the type of x, though no recipe but *none* does, in words."""
+"""In words: steps that kernels round to the type of x, and that no recipe rounds."""
 SAVED_STEPS: dict[str, tuple[str, ...]] = {
     "nothing": (),
     "rstd": ("r",),
@@ -104,7 +104,7 @@ def recipe_names(norm: Norm) -> dict[str, str]:
 def recipe_results(norm: Norm, case: Case, _: Results) -> dict[str, RecipeResult]:
     """Return y by every recipe, for ordinary rows of a type of 16 bits.
 
-    Where a residual is added, also by the recipes of the sum that is not the declared one.
+    Where a residual is added, add the recipes of the sum that is not declared.
     """
     if not shows_recipe(case.dtype) or case.family != "normal":
         return {}
@@ -232,7 +232,7 @@ class RoundedComputation:
         self.decided = np.ones(rows.shape, bool)
 
     def before_rounding(self, steps: RoundedSteps) -> tuple[Float64s, Float64s]:
-        """Return y with some steps rounded, before its own rounding, and the noise of it."""
+        """Return y with some steps rounded, before its own rounding, and the noise of y."""
         self.steps = steps
         with np.errstate(all="ignore"):
             values, noise = self._product()
@@ -271,7 +271,7 @@ class RoundedComputation:
         return self._rounded(name, values, np.zeros(1))[0]
 
     def _deviations(self) -> tuple[Float64s, Float64s]:
-        """Return what is divided by the root, and its noise."""
+        """Return the deviations that are divided by the root, and their noise."""
         rows, nothing = self._rounded("rows", self.rows, np.zeros(1))
         if not self.norm.centred:
             return rows, nothing
@@ -299,7 +299,7 @@ class RoundedComputation:
         return self._rounded("r", r, noise)
 
     def _rounded(self, step: str, values: Float64s, noise: Float64s) -> tuple[Float64s, Float64s]:
-        """Return the result of a step and its noise, which a rounding to 16 bits removes."""
+        """Return the result of a step and its noise; a rounding to 16 bits removes the noise."""
         if step not in self.steps:
             return values, noise
         kind = self.types[self.steps[step]]
@@ -308,7 +308,7 @@ class RoundedComputation:
         return self.round(values, noise, kind), np.zeros(1)
 
     def round(self, values: Float64s, noise: Float64s, kind: str) -> Float64s:
-        """Round to a type, and note where the noise decides the result."""
+        """Round to a type, and mark the elements whose rounding the noise decides."""
         rounded, decided = round_decided(values, noise, kind)
         self.decided &= decided
         return rounded

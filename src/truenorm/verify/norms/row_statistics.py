@@ -181,11 +181,11 @@ def _of_blocks(norm: Norm) -> Table:
 
 
 RowMean = Callable[[Float64s], Float64s]
-"""Returns the mean of each row, as a column, in a wrong way."""
+"""Returns a wrong mean of each row, as a column."""
 
 
 def _add_row_means(table: Table, norm: Norm, text: str, rule: RowMean) -> None:
-    """Add hypotheses that one mean of a row, or both, are computed by a rule."""
+    """Add hypotheses about a rule for the mean, the mean square, or both."""
     squares: Changes = {"w": lambda at: rule(at["c"] * at["c"])}
     table[f"{text} the sum of squares"] = squares
     if norm.centred:
@@ -239,7 +239,7 @@ def _within_blocks(block: int, at: Steps) -> Float64s:
 
 
 def _of_axes(norm: Norm) -> Table:
-    """Return hypotheses about statistics of other elements than those of a row."""
+    """Return hypotheses about statistics of elements other than the elements of a row."""
     square = "the variance" if norm.centred else "the mean square"
     table: Table = {}
     for number, summed in {"": np.float64, ", summed in float32": np.float32}.items():

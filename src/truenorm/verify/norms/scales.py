@@ -32,7 +32,7 @@ class NormScales:
         self._xhat, self._r = np.abs(exact["xhat"]), exact["r"]
         rows, size = self._shape = case.shape
         once = rows // case.repeats
-        # The smallest number as a rounding error of relative size u, and that of results.
+        # The smallest number as a rounding error of relative size u, for x and for results.
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
         types = (case.dtype, norm.type_of("y", case.dtype))
         quantum = max(FORMATS[each].quantum for each in types)
@@ -48,12 +48,12 @@ class NormScales:
         self._gain = np.ones(size) if gamma is None else magnitudes(gamma)
         self._beta = np.zeros(size) if beta is None else magnitudes(beta)
         self._rho = root_mean_square(self._xhat) + self._least * self._r
-        # The change of xhat by the rounding of a mean or, without one, by that of x.
+        # The change of xhat by the rounding of a mean or, without a mean, of x.
         self._shift = self._rho if centred else self._least * self._r
         self.kappa = root_mean_square(x) * self._r if centred else np.ones_like(self._r)
 
     def terms(self, output: str) -> int:
-        """Return how many numbers are summed: along a row, and for columns over rows."""
+        """Return how many numbers are summed: along a row, or over rows for columns."""
         rows, size = self._shape
         along = dict.fromkeys(("y", "dx", "dresidual"), size)
         return {**along, "sum": 1, "dgamma": rows + size, "dbeta": rows}[output]

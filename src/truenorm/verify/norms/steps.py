@@ -1,4 +1,4 @@
-"""A norm and its gradients in float64, step by step; any step can be replaced by a wrong one."""
+"""A norm and its gradients in float64, step by step; any step can be replaced."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ Changes = Mapping[str, Step]
 
 
 class Steps:
-    """The steps of a norm on one case: ``steps["dx"]`` computes dx and the steps it depends on.
+    """The steps of a norm on one case: ``steps["dx"]`` computes dx and the steps before it.
 
     A replaced step may call `right`: the defined result, with all other steps as they are.
     """
@@ -70,7 +70,7 @@ def mean(rows: Float64s) -> Float64s:
 
 
 def _mean_remainder(at: Steps) -> Float64s:
-    """Return the error of the float64 mean; zero for a mean that is not the defined one."""
+    """Return the error of the float64 mean; zero for a mean by another definition."""
     if not at.norm.centred or at.is_changed("mean"):
         return at.column()
     return mean(at["rows"] - at["mean"])
@@ -112,4 +112,4 @@ DEFINITION: Changes = {
     "dgamma": lambda at: (at["terms"] * at["row_weights"]).sum(axis=0),
     "dbeta": lambda at: (at["dy"] * at["row_weights"]).sum(axis=0),
 }
-"""Each step by its name, as a function of the steps that it depends on."""
+"""By name: each step as a function of earlier steps."""

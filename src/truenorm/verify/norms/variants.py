@@ -1,6 +1,6 @@
 """The cases of layer norm and RMSNorm, and of their variants, which adapt these cases.
 
-The rows that are normalized and the gain stay the same: a row is split into x and a residual, 1 is
+The normalized rows and the gain stay the same: a row is split into x and a residual, 1 is
 subtracted from a zero-centred gain, and parameters get another type. So each named case is a case
 of every variant.
 """
@@ -31,7 +31,7 @@ SMALLEST_WITHOUT_EPS = 2.0**-50
 
 
 def plain_cases(norm: Norm, dtype: str, level: str, seed: int) -> Iterator[Case]:
-    """Yield the cases of layer norm, RMSNorm, or a variant: families of a seed, then others."""
+    """Yield the cases of layer norm, RMSNorm or a variant: families of a seed come first."""
     if norm.plain is norm:
         yield from ordinary(norm, dtype, level, seed)
         if norm.centred:  # else a large mean is not hard
@@ -47,7 +47,7 @@ def plain_cases(norm: Norm, dtype: str, level: str, seed: int) -> Iterator[Case]
 
 
 def within_limits(norm: Norm, case: Case) -> Iterator[Case]:
-    """Yield a case with the only eps of the kernel, unless it is about another or too wide.
+    """Yield a case with the only eps of the kernel, unless it needs another eps or is too wide.
 
     If eps is 0, leave out rows that are constant or zero, or whose squares vanish in float32.
     """
@@ -83,7 +83,7 @@ def adapt_case(norm: Norm, plain: Case) -> Case:
 
 
 def _at_midpoints(plain: Case) -> bool:
-    """Return True if results are next to midpoints, which other inputs would change."""
+    """Return True if results are next to midpoints: other inputs would move them."""
     return plain.family == NEXT_TO_MIDPOINTS
 
 
@@ -92,7 +92,7 @@ def _random(*seed: str) -> np.random.Generator:
 
 
 def _parameter(norm: Norm, plain: Case, name: str) -> Array | None:
-    """Return gamma or beta in its type, with more digits than the type of x has."""
+    """Return gamma or beta in its type, with more digits than numbers of the type of x."""
     kind = norm.parameter_type or plain.dtype
     if name not in plain.inputs:
         return filled(
@@ -119,7 +119,7 @@ def _parameter(norm: Norm, plain: Case, name: str) -> Array | None:
 
 
 def _less_one(gain: Float64s, name: str) -> Float64s:
-    """Return a gamma with 1 + gamma near the gain, and with more digits than the sum has."""
+    """Return a gamma with 1 + gamma near the gain, and with more digits than the sum."""
     noise = _random(name, "gain").uniform(-0.05, 0.05, gain.shape)
     return np.where(gain == 0, -1.0, (gain - 1) * (1 + noise))
 
@@ -128,10 +128,10 @@ def _less_one(gain: Float64s, name: str) -> Float64s:
 def summands(total: Array, dtype: str, name: str) -> tuple[Array, Array]:
     """Split an array into two summands whose sum rounds to it, mostly inexactly.
 
-    A random one of the two is a small part of each element, with digits below the last place of
-    the sum. Where their sum does not round to the element, try two halves. Where that fails, and
-    where the element is not finite, one summand is zero. If an element is in the default domain,
-    so are both summands.
+    One summand, chosen at random, is a small part of each element, with digits below the last
+    place of the sum. Where the sum does not round to the element, try two halves. Where halves
+    fail, and where the element is not finite, one summand is zero. Both summands of an element
+    in the default domain are in the domain.
     """
     kind, random = dtype_of(dtype), _random(name, "residual")
     wide = np.where(np.isfinite(total), total, 0).astype(np.float64)

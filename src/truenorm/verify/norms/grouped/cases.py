@@ -1,4 +1,4 @@
-"""Cases of grouped norms: those of the plain norm, whose rows become units, and some of gates."""
+"""Cases of grouped norms: cases of the plain norm, whose rows become units, and cases of gates."""
 
 import zlib
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from truenorm.verify.operation import CHANNELS_LAST, Case
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 UNITS = 2
-"""Units of a row where the norm does not say how many."""
+"""Units of a row if the norm does not set their number."""
 SMALLER = -0.5
-"""The factor of the unit beside that of a plain case: so mixing units shows."""
+"""The factor of the second unit of a row: mixed units then show."""
 SATURATED = (0.0, -0.0, 1e-3, -20.0, 20.0, 89.5, 100.0, -8.0, 2.0**-20, 60.0)
 """Gates that are nearly 0 or 1, or one half; exp overflows in float32 at 89."""
 SMALLEST_GATE = {"float16": -89.5}
@@ -38,7 +38,7 @@ def grouped_cases(norm: Norm, dtype: str, level: str, seed: int) -> Iterator[Cas
 
 
 def _of_plain_case(norm: Norm, case: Case, made: Case) -> Iterator[Case]:
-    """Yield the case that is made of a plain one, and others beside some of them."""
+    """Yield the case that is made of a plain case, and further cases beside some."""
     yield made
     if case.family == "normal" and case.shape[1] in (67, 96):
         yield from _of_gates(norm, made)
@@ -50,7 +50,7 @@ def _of_plain_case(norm: Norm, case: Case, made: Case) -> Iterator[Case]:
 
 
 def _of_plain(norm: Norm, plain: Case) -> Case | None:
-    """Return a plain case as one of a grouped norm, or None if it cannot be one."""
+    """Return a plain case as a case of a grouped norm, or None if that is impossible."""
     moved = plain.family == NEXT_TO_MIDPOINTS and (norm.gate or norm.modulate or norm.share < 1)
     if moved or plain.shape[1] < 2 or plain.layout != "rows" or plain.needs:
         return None
@@ -58,7 +58,7 @@ def _of_plain(norm: Norm, plain: Case) -> Case | None:
 
 
 def _divided(norm: Norm, plain: Case, channels: int = 0, units: int = 0) -> Case:
-    """Return a case whose units are the rows of a plain one.
+    """Return a case whose units are the rows of a plain case.
 
     `channels` and `units` are those of a group and of a row, if they are not drawn.
     """
@@ -107,7 +107,7 @@ def _layout(norm: Norm, once: Case, channels: int = 0, units: int = 0) -> tuple[
 
 
 def _factors(name: str, size: int, count: int) -> list[int]:
-    """Return so many factors of a size, drawn by a name."""
+    """Return `count` factors of a size, drawn by a name."""
     factors, random = [], zlib.crc32(name.encode())
     for _ in range(count - 1):
         divisors = [each for each in range(1, size + 1) if size % each == 0]
@@ -162,7 +162,7 @@ def _modulation(once: Case, name: str, width: int, norm: Norm, units: int) -> Ar
 
 
 def _named(case: Case, slug: str, why: str, inputs: dict[str, Array], kind: str = "hard") -> Case:
-    """Return a case with some inputs replaced, in a family of its own."""
+    """Return a case with some inputs replaced, in a new family."""
     name = case.name.replace("-normal-", f"-{slug}-")
     return replace(case.with_inputs(**inputs), name=name, family=slug, why=why, kind=kind)
 
@@ -274,7 +274,7 @@ def _with_mean_8(count: int, size: int) -> Array:
 
 
 def _resized(plain: Case, slug: str, why: str, count: int, size: int) -> Case:
-    """Return a case of normal numbers of another size, in a family of its own."""
+    """Return a case of normal numbers of another size, in a new family."""
     name = f"{plain.dtype}-{slug}-{count}x{size}"
     inputs: dict[str, Array | None] = {}
     for key, role in plain.operation.inputs:

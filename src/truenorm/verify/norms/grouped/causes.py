@@ -1,7 +1,7 @@
-"""Hypotheses of what kernels of grouped norms do wrong.
+"""Hypotheses about wrong kernels of grouped norms.
 
-Most are mutants of the formula; those written here are about the division of rows, the order of
-numbers in memory, and the options of a norm.
+Most hypotheses are mutants of the formula. The hypotheses of this file are about the division of
+rows, the order of numbers in memory, and the options of a norm.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def _mutants(norm: Norm, output: str, key: Key) -> dict[str, Changes]:
 
 
 def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
-    """Return what an axis of a row numbers: one, and all of them."""
+    """Return the singular and the plural of the things that an axis of a row numbers."""
     if letter == "t":
         return ("head", "heads") if norm.heads else ("row of a sample", "rows of a sample")
     of_groups = "channel" if norm.name == "instance_norm" else "group"
@@ -78,7 +78,7 @@ def _run(norm: Norm, case: Case) -> Run:
 
 
 def _mutated(norm: Norm, output: str, words: str, case: Case) -> Float64s:
-    """Return an output by a mutant; the right one in a case without the input that it is about."""
+    """Return an output by a mutant; the right output if the case lacks the input of the mutant."""
     key = key_of(norm, case)
     changes = _mutants(norm, output, key).get(words, {})
     values = _run(norm, case).result(graph_of(norm, key)[output], changes)
@@ -90,7 +90,7 @@ def _shaped(norm: Norm, output: str, case: Case, values: Float64s) -> Float64s:
 
 
 class _At(NamedTuple):
-    """A case, how its rows are divided, and its right results."""
+    """A case, the division of its rows, and its right results."""
 
     norm: Norm
     case: Case
@@ -112,7 +112,7 @@ class _At(NamedTuple):
 
 
 ChangeAt = Callable[[_At, Any], Any]
-"""Returns the numbers of a step, from the right ones."""
+"""Returns changed numbers of a step, given the right numbers."""
 
 
 def _wrong(

@@ -47,7 +47,7 @@ MODULATION = ("scale", "shift")
 ABSENT = {"beta": 0.0, "scale": 0.0, "shift": 0.0, "dsum": 0.0}
 """Numbers in place of absent inputs."""
 SATURATING = 2000.0
-"""A z whose sigmoid is 0 or 1 in every type, as that of an infinite z is."""
+"""A z whose sigmoid is 0 or 1 in every type, like the sigmoid of an infinite z."""
 
 
 def gate(z: Node, activation: str) -> tuple[Node, Node]:
@@ -129,7 +129,7 @@ def backward(
 
 
 class Key(NamedTuple):
-    """What the graph of a norm depends on: the names of axes in a `Geometry`, and the inputs."""
+    """The key of the graph of a norm: the names of axes in a `Geometry`, and the inputs."""
 
     axes: str
     units: str
@@ -138,7 +138,7 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, geometry: Geometry, present: Iterable[str]) -> "Key":
-        """Return the key for a division of rows and the inputs that are given."""
+        """Return the key for a division of rows and the names of the inputs."""
         names = (geometry.axes, geometry.units, geometry.columns)
         return cls(*names, frozenset(present) - {"residual"} | {"eps"})
 
@@ -202,7 +202,7 @@ def exact_answers(norm: Norm, case: Case) -> dict[str, Float64s]:
 
 
 class GroupedExpected(Expected):
-    """Answers of a grouped norm: those of a silu at minus infinity are 0 or NaN."""
+    """Answers of a grouped norm: the silu of minus infinity may be 0 or NaN."""
 
     def misplaced(
         self, output: str, result: Array, bounds: AnswerBounds | None = None

@@ -1,4 +1,4 @@
-"""Recipes of grouped norms: which steps are rounded to T, the type of x, on the way to y."""
+"""Recipes of grouped norms: the steps that are rounded to T, the type of x, before y."""
 
 from truenorm.verify.formulas.recipes import by_recipe
 from truenorm.verify.norms.grouped.formulas import given_of, graph_of, key_of
@@ -25,7 +25,7 @@ def rounded_steps(norm: Norm) -> dict[str, tuple[str, ...]]:
 
 
 def recipe_names(norm: Norm) -> dict[str, str]:
-    """Return the recipes that a subject may claim, with what they round."""
+    """Return the recipes that a subject may claim, with the steps that they round."""
     gate = "x*s(z)" if norm.gate_first else "s(z)"
     texts = {
         "late": "one rounding, at the end",

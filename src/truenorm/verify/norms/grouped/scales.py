@@ -1,4 +1,4 @@
-"""The natural scales of grouped norms: those of a unit, times those of gates."""
+"""The natural scales of grouped norms: the scales of a unit, times the scales of gates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ LARGEST_EXPONENT = 700.0  # of exp in float64
 class GroupedScales:
     """The natural scales of one case: see `truenorm.verify.operation.Scales`.
 
-    Arrays have the axes of the formula: rows, and those of a row.
+    Arrays have the axes of the formula: rows, and the axes of a row.
     """
 
     def __init__(self, norm: Norm, case: Case, exact: Mapping[str, Float64s]) -> None:
@@ -41,7 +41,7 @@ class GroupedScales:
         self._beta, self._shift_size = magnitudes(at["beta"]), magnitudes(at["shift"])
         self._factor = magnitudes(1 + at["scale"])
         self._rho = self._rms(self._xhat) + self._least * self._r
-        # The change of xhat by the rounding of a mean or, without one, by that of x.
+        # The change of xhat by the rounding of a mean or, without a mean, of x.
         self._move = self._rho if norm.centred else self._least * self._r
         self._x = magnitudes(given["x"])
         kappa = self._rms(self._x) * self._r if norm.centred else np.ones_like(self._r)
@@ -62,7 +62,7 @@ class GroupedScales:
     def _set_gate(self) -> None:
         """Compute the size, the slope and the condition number of the gate.
 
-        Kernels compute 1 - sigma as it stands, so that its terms count, not their sum.
+        Kernels compute 1 - sigma as written, so that both terms count, not the difference.
         """
         norm = self._norm
         z = self._given["z"] if norm.gates_by_z else self._modulated(0)
@@ -83,7 +83,7 @@ class GroupedScales:
         self._mean_kappa = weighted.sum(axis=self._unit, keepdims=True) / safe
 
     def terms(self, output: str) -> int:
-        """Return how many numbers are summed: along a unit, and for columns over rows."""
+        """Return how many numbers are summed: along a unit, or over rows for columns."""
         geometry, size = self._geometry, self._geometry.unit_size
         along = self._rows * geometry.count * size // max(geometry.width, 1)
         sums = {"dgamma": along + size, "dbeta": along, "sum": 1}

@@ -1,8 +1,8 @@
 """Exact codes and scales of quantized norms, and the errors that results may have.
 
-The error of a code is how far y must move until the code is right: the distance of y from the
-scale times the cell of the code. The error of a scale is how far the largest |y| of its group must
-move. Both are errors of y, so they have its natural scales and its bounds.
+The error of a code is the distance that y must move until the code is right: the distance of y
+from the scale times the cell of the code. The error of a scale is the distance that the largest
+|y| of its group must move. Both are errors of y, with the natural scales and the bounds of y.
 
 Codes are judged given the scales that were returned. A code is decided in float64 where a bound
 allows it, and in integers otherwise: y over the scale is (a*r + b)/d, as y is.
@@ -42,7 +42,7 @@ Mask = NDArray[np.bool_]
 
 
 class QuantizedScales:
-    """The natural scales of a case: those of y."""
+    """The natural scales of a case: the scales of y."""
 
     def __init__(self, norm: Norm, case: Case, exact: Mapping[str, Float64s]) -> None:
         self._of_y = of_y = NormScales(norm, case, exact)
@@ -64,7 +64,7 @@ class QuantizedScales:
 
 
 def enclosed_answers(norm: Norm, case: Case) -> dict[str, Float64s]:
-    """Return y as enclosures, r and xhat of each row and, if there is one, the sum."""
+    """Return enclosures of y, r and xhat of each row and, with a residual, the sum."""
     once = case.part(slice(case.shape[0] // case.repeats))
     balls = enclose_forward(once)
     rows, y = norm.normalized(once), balls["y"]
@@ -192,7 +192,7 @@ class QuantizedExpected(Expected):
         return scales.astype(np.float32).astype(np.float64)
 
     def _round_scale(self, element: LinearInRoot) -> float:
-        """Return the scale of a group with this largest element, rounded in integers."""
+        """Return the scale of a group with a given largest element, rounded in integers."""
         quant = self.quant
         if quant.scale_type == "e8m0":
             amax = abs(element.round_to(FLOAT64))
@@ -216,7 +216,7 @@ class QuantizedExpected(Expected):
         return self.quant.setting_of(self.case)
 
     def _scale_cells(self, scales: Float64s) -> tuple[Float64s, Float64s]:
-        """Return the least and the largest amax of which each scale is the rounded one."""
+        """Return the least and the largest amax that round to each scale."""
         quant = self.quant
         if quant.scale_type == "e8m0":
             exponents = np.frexp(np.where(np.isfinite(scales), scales, 1.0))[1] - 1
@@ -320,7 +320,7 @@ class QuantizedExpected(Expected):
 
     @property
     def _shared(self) -> Mask:
-        """True where the scale is that of a group in which a y is not finite."""
+        """True where the scale belongs to a group in which a y is not finite."""
         if self.quant.is_static:
             return np.zeros(self.y.shape, bool)
         spread = self.quant.spread(self._broken, self.case.shape[1])
@@ -332,7 +332,7 @@ class QuantizedExpected(Expected):
         away = np.maximum(np.maximum(low - quotient, quotient - high), 0.0) * unit
         within = np.clip(quotient, -code.largest, code.largest)
         in_ulp = np.abs(values - within) / code.steps(within)
-        # Below a power of two steps are smaller: not all codes within one step are neighbours.
+        # Below a power of two steps are smaller: some codes within one step are no neighbours.
         in_ulp = np.where(code.are_neighbours(values, within), in_ulp, np.maximum(in_ulp, 1.0))
         away, in_ulp = (
             np.where(self.y == 0, np.where(values == 0, 0.0, np.inf), each)
@@ -427,15 +427,15 @@ class QuantizedExpected(Expected):
         return super().scale(output, power)
 
     def unit(self, output: str) -> float:  # noqa: ARG002 (of the interface)
-        """Return the unit roundoff of an output: that of the rows."""
+        """Return the unit roundoff of the rows."""
         return unit_roundoff(self.case.dtype)
 
     def factor(self, output: str, power: int = 0) -> float:
-        """Return K; amax has that of y."""
+        """Return K; amax has the K of y."""
         return super().factor("codes" if output == "amax" else output, power)
 
     def allowed(self, output: str, power: int = 0) -> Float64s:
-        """Return the largest error allowed for each element: that of y, and of the scaling."""
+        """Return the largest error allowed for each element: errors of y and of the scaling."""
         allowed = super().allowed(output, power)
         if output == "sum":
             return allowed

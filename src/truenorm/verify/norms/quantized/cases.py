@@ -1,6 +1,6 @@
-"""Cases of quantized norms: families of rows, with a scale for each where the norm takes one.
+"""Cases of quantized norms: families of rows, with scales where the norm takes a scale.
 
-Rows and parameters are made for a plain norm, and adapted to variants as its own cases are.
+Rows and parameters are made for a plain norm, and adapted to variants like plain cases.
 """
 
 import zlib
@@ -72,7 +72,7 @@ def _of_kind(norm: Norm, kind: _Kind, dtype: str, seed: int) -> Case:
 
 
 def quantized(norm: Norm, plain: Case, room: float = 1.0, scale: float = 0.0) -> Case:
-    """Return a case of a plain norm as one of a quantized norm.
+    """Return a case of a plain norm as a case of a quantized norm.
 
     A static scale is chosen so that the largest |y| is about 1/room of the largest code, unless it
     is given. Rows of one of the families `CHOSEN` stay as they are.
@@ -107,7 +107,7 @@ def _in_float32(number: float) -> float:
 
 @np.errstate(all="ignore")
 def _largest(norm: Norm, case: Case) -> float:
-    """Return the largest |y| approximately, or 1 if all are zero."""
+    """Return the largest |y| approximately, or 1 if every y is zero."""
     rows = norm.base.normalized(case.part(slice(case.shape[0] // case.repeats)))
     rows = rows[np.isfinite(rows).all(axis=1)]
     c = rows - rows.mean(axis=1, keepdims=True) if norm.centred else rows
@@ -295,7 +295,7 @@ def _of_gamma(
     scale: float = 0.0,
     family: str = "",
 ) -> Case:
-    """Return two rows of 1 and -1, of which y is gamma up to 1/sqrt(1 + eps)."""
+    """Return two rows of 1 and -1, whose y is gamma up to 1/sqrt(1 + eps)."""
     size = _multiple(norm.quant, gamma.size + gamma.size % 2)
     wide = np.zeros(size)
     wide[: gamma.size] = gamma
@@ -350,7 +350,7 @@ TELLING_ROWS = 12
 
 
 def _telling_rows(code: CodeType, dtype: str) -> Iterator[tuple[float, Float64s]]:
-    """Yield amax, and numbers whose codes differ by the way in which they are scaled."""
+    """Yield amax, and numbers whose codes depend on the way in which they are scaled."""
     qmax, found = np.float32(code.largest), []
     for amax in _numbers_between(4, 8, dtype)[:: 1 if dtype == "bfloat16" else 8]:
         y = _numbers_between(amax / 512, amax, dtype)
@@ -393,7 +393,7 @@ def codes_next_to_midpoints(norm: Norm, dtype: str) -> Iterator[Case]:
     rows = _MidpointRows(quant, scale)
     count, gains = MIDPOINT_ROWS, np.ones(size)
     if not quant.is_static:
-        # Another y is the largest of the group. Not every row can have a midpoint beside that.
+        # Another y is the largest of the group. Not every row can also have a midpoint.
         count, gains = 10 * MIDPOINT_ROWS, np.full(size, 8.0)
         gains[0], gains[1 : 1 + make.steps] = 2.0, 1.0
     made = rows_of_y(make, size, rows.below, count, gains)
@@ -410,7 +410,7 @@ def codes_next_to_midpoints(norm: Norm, dtype: str) -> Iterator[Case]:
 
 
 class _MidpointRows:
-    """Midpoints for the first y of a row, times a scale that the largest y of its group has."""
+    """Midpoints for the first y of a row, times the scale by the largest y of its group."""
 
     def __init__(self, quant: Quant, setting: float) -> None:
         self.quant, self.setting = quant, setting
@@ -443,7 +443,7 @@ class _MidpointRows:
         middle, unit = np.meshgrid(self.middles, units)
         at = middle * unit
         fits = (at < first) & (np.abs(self.units(ratio * at) - unit) < 1e-9 * unit)
-        # Rows without such a midpoint are left out afterwards.
+        # Rows without a midpoint are left out afterwards.
         best = np.unravel_index(int(np.argmax(np.where(fits, at, at * 1e-9))), at.shape)
         exact = Fraction(float(middle[best])) * self.exact_unit(float(unit[best]))
         while not exact < abs(y[0]):

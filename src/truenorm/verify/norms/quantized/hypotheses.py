@@ -1,7 +1,7 @@
-"""Likely causes of wrong codes and scales: steps of a quantized norm, each done otherwise.
+"""Likely causes of wrong codes and scales: hypotheses about a wrong step of a quantized norm.
 
-A hypothesis computes codes or scales from y, which each recipe rounds differently: all are tried.
-It is compared by bits, with the results that float32 noise in y cannot change.
+A hypothesis computes codes or scales from y. Each recipe rounds y differently, and all recipes are
+tried. The bits are compared with the results that float32 noise in y cannot change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of
 
 Run = tuple[Case, Results]
 FITS = 0.999
-"""The share of decided elements, and of wrong ones among them, that a hypothesis must have."""
+"""The share of decided elements, and of wrong decided elements, that a hypothesis must have."""
 SURELY_NOT = 0.9
 """A hypothesis is given up after a case in which fewer elements fit."""
 LARGEST_CASE = 2**16
@@ -90,7 +90,7 @@ Change = Callable[[Case], Case | None]
 
 
 class Hypothesis(NamedTuple):
-    """What is done otherwise, in words; `change` is a change of the inputs."""
+    """A wrong step in words, and the results with it; `change` is a change of the inputs."""
 
     words: str
     predict: Predict
@@ -172,7 +172,7 @@ def _converted(
 
 
 def _right(rows: Rows, y: Float64s) -> Float64s:
-    """Return codes as y over the scale has them, also where that is 0/0."""
+    """Return the codes of y over the scale, also of 0/0."""
     return rows.quant.code.nearest(y / rows.unit)
 
 
@@ -408,7 +408,7 @@ def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
 
 
 def _least_scale(runs: Sequence[Run]) -> float:
-    """Return the least scale of all groups that are not zero, if two cases have it."""
+    """Return the least scale of all groups that are not zero, if it occurs in two cases."""
     least = []
     for case, results in runs:
         answers = _answers(case)
@@ -440,7 +440,7 @@ def _answers(case: Case) -> QuantizedExpected:
 
 
 def _compared(norm: Norm, output: str, runs: Sequence[Run]) -> list[_Wrong]:
-    """Return results of finite rows, those of failing and of small cases first."""
+    """Return results of finite rows; failing cases and small cases come first."""
     every = []
     for case, results in runs:
         if case.kind == "special" or np.prod(case.shape) > LARGEST_CASE:
@@ -494,7 +494,7 @@ class _Search:
         return any(each.wrong.any() for each in self.compared)
 
     def find(self, hypotheses: Sequence[Hypothesis]) -> str:
-        """Return the words of the hypothesis that fits best, or where it fits; or ""."""
+        """Return the hypothesis that fits best, with the sizes where it fits; or ""."""
         if not self.is_wrong:
             return ""
         best = self._best(hypotheses, self.compared)
@@ -507,7 +507,7 @@ class _Search:
         )
 
     def _sizes(self, failing: Sequence[_Wrong]) -> str:
-        """Return the D or the number of rows that all failing cases have, and no other."""
+        """Return the D or the number of rows that all failing cases have, and no other case."""
         for axis, name in ((1, "D"), (0, "the number of rows")):
             sizes = {each.case.shape[axis] for each in failing}
             right = {each.case.shape[axis] for each in self.compared if not each.wrong.any()}
@@ -526,7 +526,7 @@ class _Search:
     def share(
         self, hypothesis: Hypothesis, recipe: tuple[str, str], cases: Sequence[_Wrong]
     ) -> float:
-        """Return the share of decided elements that fit, of all or of the wrong ones if less."""
+        """Return the share of decided elements that fit, or of wrong ones if that is less."""
         equal, total, equal_wrong, total_wrong, wrong = 0, 0, 0, 0, 0
         for each in cases:
             rows = self._of(each, hypothesis.change, recipe)

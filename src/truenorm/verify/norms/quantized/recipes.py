@@ -1,8 +1,8 @@
-"""Recipes of quantized norms: which steps are rounded, and how y is scaled.
+"""Recipes of quantized norms: the steps that are rounded, and the way y is scaled.
 
 A recipe is named like ``late/T``: where the norm rounds, and whether y is rounded to T, the type
-of x, before it is scaled. A way says how y is scaled. It changes the codes of a few elements in
-ten thousand, so it is identified by rows that are made for it.
+of x, before y is scaled. A way describes the scaling of y. The way changes the codes of a few
+elements in ten thousand, so that rows made for ways identify it.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def norms_of(norm: Norm) -> list[str]:
 
 
 def ways_of(norm: Norm) -> list[str]:
-    """Return the names in `WAYS` that rows can tell apart."""
+    """Return the names in `WAYS` that rows can distinguish."""
     quant = norm.quant
     if quant.scale == "per-token":
         return [*WAYS]

@@ -1,4 +1,4 @@
-"""What codes and scales show of a quantized norm: exact codes, noise, and the rules of scales."""
+"""Summarize codes and scales of a quantized norm: exact codes, noise, and rules of scales."""
 
 from collections.abc import Iterator, Sequence
 
@@ -69,7 +69,7 @@ def _scales(runs: Sequence[Run]) -> Iterator[tuple[QuantizedExpected, Float64s]]
 def _scale_rule(scales: Sequence[tuple[QuantizedExpected, Float64s]]) -> str:
     """Name the rule that has the bits of all scales, where y was rounded to the type of x.
 
-    There the largest |y| is a number of that type, so that the two rules have known bits.
+    The largest |y| is then a number of that type, so that both rules have known bits.
     """
     by_rule: dict[str, list[Mask]] = {"amax/qmax": [], "amax*[1/qmax]": []}
     differs: list[Mask] = []
@@ -109,7 +109,7 @@ def _floors(scales: Sequence[tuple[QuantizedExpected, Float64s]]) -> dict[str, s
 
 
 def _scale_of_zeros(scales: Sequence[tuple[QuantizedExpected, Float64s]]) -> str:
-    """Return the scale of groups of zeros, if all have the same."""
+    """Return the scale of groups of zeros, if all these groups have the same scale."""
     of_zeros = np.concatenate(
         [
             each[np.isfinite(answers.wide["scale"]) & (answers.amax == 0)]
