@@ -1,4 +1,4 @@
-"""Baselines: known findings of a subject in a JSON file, which pass while new ones fail.
+"""Baselines: known findings of a subject in a JSON file, which pass while new findings fail.
 
 An entry identifies a finding by subject, operation, type, output and check. `read_baseline` and
 `write_baseline` are the file; `compare_with_baseline` marks the findings of a report as known or
@@ -56,7 +56,7 @@ def read_baseline(file: Path) -> tuple[Known, ...]:
 
 
 def _problem(entry: Any) -> str:
-    """Describe what is wrong with an entry; a typing error must not lose a reason."""
+    """Describe the error of an entry; a typing error must not lose a reason."""
     if not isinstance(entry, dict):
         return "must be an object"
     if unknown := sorted(entry.keys() - set(NAMES)):
@@ -88,12 +88,12 @@ def write_baseline(entries: Iterable[Known], file: Path) -> None:
 
 
 BY_INPUT = (ACCURACY, "special", "subnormal", "raised", "result", "shape", "type")
-"""Checks that depend on the input: known for some families of cases. In the others, chance may
-decide which cases fail, as with sums in a random order."""
+"""Checks that depend on the input, and are known for some families of cases. For other checks,
+chance may decide which cases fail, as with sums in a random order."""
 
 
 def compare_with_baseline(report: Report, baseline: Iterable[Known]) -> Report:
-    """Return a report whose findings are marked as known or new, the new ones first."""
+    """Return a report whose findings are marked as known or new; new findings come first."""
     entries = _entries_of_subject(report, baseline)
     by_key = {key(entry): entry for entry in entries}
     marked = [_marked(each, report, by_key.get(_key(each, report))) for each in report.findings]
@@ -109,7 +109,7 @@ def compare_with_baseline(report: Report, baseline: Iterable[Known]) -> Report:
 
 
 def updated_entries(report: Report, baseline: Iterable[Known]) -> list[Known]:
-    """Return a baseline with the findings of a report, without those that vanished.
+    """Return a baseline with the findings of a report, without vanished findings.
 
     Reasons, other subjects and entries that the report did not check are preserved.
     """
@@ -196,9 +196,9 @@ def _is_low(grade: str, report: Report) -> bool:
 
 
 def entries_of(report: Report) -> list[Known]:
-    """Return the findings of a report, and its grades below the required one, as entries.
+    """Return the findings of a report, and its grades below the required grade, as entries.
 
-    A wrong shape is an entry of its own: it says nothing about accuracy. A warning is no entry.
+    A wrong shape is a separate entry, since it says nothing about accuracy. A warning is no entry.
     """
     families: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for finding in report.findings:
@@ -274,7 +274,7 @@ def _vanished(entry: Known, report: Report) -> Known | None:
 
 
 def _is_better(entry: Known, report: Report) -> bool:
-    """Return True if a grade has improved but is still below the required one."""
+    """Return True if a grade has improved but is still below the required grade."""
     if entry.check != ACCURACY or set(entry.families) - _families_run(report, entry.dtype):
         return False
     better = _rank(entry.grade) < _rank(_grade(report, entry.dtype, entry.output))

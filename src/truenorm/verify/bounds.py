@@ -24,16 +24,16 @@ GRADES = ("conditional", "stable", "faithful", "correct")
 """The grades that give a tolerance for one input, from the loosest."""
 POWERS = {"conditional": 1, "stable": 0}
 EXACT_ELEMENTS = 2**12
-"""Largest input with exact answers, at some 50 microseconds an element; others have enclosures."""
+"""Largest input with exact answers, at some 50 microseconds an element."""
 DIAGNOSED_ELEMENTS = 2**12
 """Elements of a larger input that are compared with hypotheses."""
 SMALLEST, LARGEST, KAPPA = 2.0**-8, 2.0**10, 16.0
-"""Limits of ordinary rows, the only ones that are diagnosed: the largest element of a row, and the
+"""Limits of ordinary rows, the only rows that are diagnosed: the largest element of a row, and the
 condition number. On other rows several hypotheses could match."""
 
 
 def make_case(norm: Norm, inputs: Mapping[str, Any], eps: float) -> Case:
-    """Return the case of arrays or tensors, None for those not given.
+    """Return the case of arrays or tensors; missing arrays are None.
 
     A parameter may be absent. A gradient that is not given is zero, which takes no memory.
     """
@@ -90,7 +90,7 @@ def _likely_cause(case: Case, output: str, result: Array) -> str:
 
 @dataclass(frozen=True)
 class OutOfBounds:
-    """The number of elements beyond the tolerance, and the worst of them.
+    """The number of elements beyond the tolerance, and the worst element.
 
     `ratio` is the error of the worst element divided by its tolerance.
     """
@@ -177,7 +177,7 @@ class Bound:
     """The exact results of one input, and a tolerance for each element.
 
     Returned by `bound`. Answers are computed when they are needed. For inputs with more than 4096
-    elements they are not stored, but computed for a block of rows at a time.
+    elements, answers are computed for a block of rows at a time and not stored.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class Bound:
         **results : array or tensor
             Results by name, such as ``dx=dx``.
         """
-        __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
+        __tracebackhide__ = True  # pytest shows the test that failed, and no line of this function
         named = {**self._by_name(actual), **results}
         if not named:
             raise TypeError("there is nothing to compare: pass one or more results")
@@ -277,7 +277,7 @@ class Bound:
                 yield (slice(None) if block is None else block), answers
 
     def _message(self, name: str, actual: Any) -> str:
-        """Describe what is wrong with a result; return an empty string if it is close."""
+        """Describe the error of a result; return an empty string if the result is close."""
         shape, kind = self._shape_of(name), output_types(self._case)[name]
         result = array_of(actual)
         if result.shape != shape:
@@ -295,7 +295,7 @@ class Bound:
         return violations.message(name, at, self.grade, cause)
 
     def _cause(self, name: str, rows: Array, worst: int) -> str:
-        """Diagnose all rows of a small input, or the worst row of a large one and its neighbours.
+        """Diagnose all rows of a small input, or some rows around the worst of a large input.
 
         Sums over the rows of a large input are not diagnosed.
         """
@@ -324,17 +324,17 @@ def bound(
 ) -> Bound:
     """Return the exact results of an input, and a tolerance for each element.
 
-    The tolerances are those by which `verify` grades: see "What the judge says". They follow from
-    the input: where terms cancel more is allowed, and elsewhere less.
+    The tolerances are the bounds of grades in `verify`: see "What the judge says". Tolerances
+    follow from the input: where terms cancel, more is allowed.
 
     Parameters
     ----------
     operation : str or Operation
-        Such as ``rms_norm`` or ``add_rms_norm,gain=zero-centred``; or what `norm` returned.
+        Such as ``rms_norm`` or ``add_rms_norm,gain=zero-centred``; or a result of `norm`.
     x : array or tensor
         Of any rank; rows lie along the last axis. float16, bfloat16, float32 or float64.
     gamma, beta : array or tensor, optional
-        One number for each column, in any of these types; None for no scale, or no shift.
+        One number for each column, in a type of x; None for no scale, or no shift.
     eps : float
     residual : array or tensor
         Added to x first, by operations that do so.

@@ -50,8 +50,8 @@ FailureKind = tuple[str, str, str]
 class Judgement:
     """The results of a campaign for one output in one type.
 
-    `elements` were compared with exact answers, of which `answers` were computed: repeated rows
-    of a case share one. `wrong` elements are below the required grade.
+    `elements` were compared with exact answers. `answers` were computed, since repeated rows of a
+    case share answers. `wrong` elements are below the required grade.
     """
 
     dtype: str
@@ -85,7 +85,7 @@ class Campaign:
         Sums over all results.
     results : tuple of Judgement
     findings : tuple of Finding
-        As in a `Report`, from the first few cases that show each.
+        As in a `Report`, from the first few cases that show each finding.
     seconds : float
         Elapsed time.
     worked, called : float
@@ -177,7 +177,7 @@ def campaign(
     require : str
         The least grade of an element: conditional, stable, faithful or correct.
     strict : bool
-        As in `verify`: by default, cases beyond what models feed a norm are left out.
+        As in `verify`: by default, cases beyond input of models are left out.
     batch : str
         ``require``, or ``warn``: see `verify`.
     progress : callable, optional
@@ -234,7 +234,7 @@ def campaign_target(
 
 
 class Criteria(NamedTuple):
-    """What the cases of a campaign are compared with; the same for all its parts."""
+    """The criteria of a campaign, which are the same for all its parts."""
 
     level: str
     require: str
@@ -254,7 +254,7 @@ class Part(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A measured result, and how many of its elements were compared, computed and wrong."""
+    """A measured result, and the numbers of compared, computed and wrong elements."""
 
     result: CaseResult
     elements: int
@@ -263,7 +263,7 @@ class Counted(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a campaign counts of one case; `run` is None unless it has kinds of failures."""
+    """The counts of one case; `run` is None without failures."""
 
     left_out: bool = False
     counted: tuple[Counted, ...] = ()
@@ -482,7 +482,7 @@ def _judge_case(case: Case, run: CaseRun, criteria: Criteria) -> Outcome:
 
 
 def _measure(one: MeasuredResult, require: str) -> Counted:
-    """Count the elements of a result, and those that are wrong."""
+    """Count the elements of a result, and the wrong elements."""
     exact = expected(one.case).given(one.record.results)
     off = compare_with_answers([(slice(None), exact)], one.output, one.result, require)
     if require in POWERS and not one.error.needs:  # it may be a sum whose bound was relaxed
@@ -529,7 +529,7 @@ def _findings(
     spec: SubjectSpec,
     batch: str,
 ) -> tuple[Finding, ...]:
-    """Grade the failed cases that were kept, without the others."""
+    """Grade the failed cases that were kept."""
     suite, records = [], []
     for part, outcome in kept:
         assert outcome.run is not None

@@ -1,4 +1,4 @@
-"""Collect records: run every case with its calls, in this process or that of the subject.
+"""Collect records: run every case with its calls, in this process or another.
 
 `run_alone` runs cases of unexplained findings again, each in a new process.
 """
@@ -29,7 +29,7 @@ from truenorm.verify.user_cases import (
 )
 
 MOST_ANSWERS = 3000
-"""Answers of earlier runs in memory: those of all operations at the full level are gigabytes."""
+"""Answers of earlier runs in memory: answers of all operations at the full level are gigabytes."""
 WRONG = ("ordinary", "finite")
 """Checks of results that no condition number explains."""
 MOST_ALONE = 2
@@ -39,8 +39,8 @@ MOST_ALONE = 2
 def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
     """Compute the exact answers that are not in memory yet.
 
-    This comes before the first call: a subject may set the processor to flush subnormal numbers
-    to zero. Answers of earlier runs are dropped if they are many.
+    Answers are computed before the first call, since a subject may set the processor to flush
+    subnormal numbers to zero. More than `MOST_ANSWERS` answers of earlier runs are dropped.
     """
     tell = progress or (lambda *_: None)
     of_suite = [case for case in suite if not (is_user_case(case) or case.compared)]
@@ -107,8 +107,9 @@ def run_alone(
 ) -> list[Record]:
     """Run cases of findings without a matching hypothesis again, each in a new process.
 
-    Return the records whose results are right there: these depend on earlier calls. Loading a
-    function calls it with `TRIAL_SHAPE`, so that no case of this width would be the first.
+    Return the records whose results are right in a new process: elsewhere the results depend on
+    earlier calls. Loading a function calls it with `TRIAL_SHAPE`, so cases of that width are left
+    out.
     """
     unexplained = {
         (each.dtype, each.output)

@@ -26,10 +26,9 @@ class Difference:
 
     `elements` of `total` differ, by at most `ulp` (of the larger value). At the largest
     difference, `at`, the values are `first` and `second`, and `exact` is the rounded answer. Of
-    the differing elements, `judged` were compared with exact answers: the first subject is nearer
-    in `first_nearer` of them, the second in `second_nearer`, and their largest errors are
-    `first_ulp` and `second_ulp`. `words` describes a difference other than of values; then all
-    numbers are 0.
+    the differing elements, `judged` were compared with exact answers. The first subject is nearer
+    in `first_nearer` elements, the second in `second_nearer`; the largest errors are `first_ulp`
+    and `second_ulp`. `words` describes a difference other than of values; then all numbers are 0.
     """
 
     case: str
@@ -117,7 +116,7 @@ def ulp_distances(first: Array, second: Array) -> Float64s:
     """Return the distances of two arrays in ulp of the larger value; inf if one is not finite.
 
     The number of floating-point numbers between two values is no useful distance: there are
-    millions between 1e-30 and -1e-30, and the worst element would always be one next to zero.
+    millions between 1e-30 and -1e-30, and the worst element would always be next to zero.
 
     Examples
     --------
@@ -192,7 +191,7 @@ def output_difference(case: Case, output: str, first: Array, second: Array) -> D
 def _rows_to_measure(
     case: Case, output: str, differs: NDArray[np.bool_], worst: int
 ) -> NDArray[np.intp] | None:
-    """Return the rows to compare with exact answers: all, or a limited number of differing ones.
+    """Return the rows to compare with exact answers: all, or some of the differing rows.
 
     Return None for a sum over the rows of a large case.
     """
@@ -206,7 +205,7 @@ def _rows_to_measure(
 
 
 def _errors(exact: Expected, output: str, result: Array) -> Float64s:
-    """Return errors in ulp: infinite if only one of result and answer is finite."""
+    """Return errors in ulp: infinite if either the result or the answer is not finite."""
     values = result.reshape(exact.wide[output].shape)
     error = exact.element_errors(output, values).in_ulp
     return np.where(exact.misplaced(output, values), np.inf, error).reshape(result.shape)
@@ -232,7 +231,7 @@ def compare(
     level : str
         ``quick`` or ``full``: the cases of all types that both subjects have.
     cases : sequence of Case, optional
-        Cases to use instead of those of a level.
+        Cases to use instead of the cases of a level.
     progress : callable, optional
         Called as ``progress(done, total, name)`` before each case.
 
@@ -385,5 +384,5 @@ def _summaries(
 
 
 def difference_size(difference: Difference) -> tuple[bool, float]:
-    """Sort key of differences: failures and wrong forms above differing values."""
+    """Return a sort key: failures and wrong forms come before differing values."""
     return bool(difference.words), difference.ulp

@@ -28,7 +28,7 @@ class HarnessSubject(Subject):
     Attributes
     ----------
     source : str
-        A Python file that defines it as the function ``kernel``, with PyTorch alone.
+        A Python file that defines the function ``kernel``, with PyTorch alone.
     form : str
         How that function is called, as for `torch_subject`.
     """
@@ -48,7 +48,7 @@ def kernelbench(
 ) -> HarnessSubject:
     """Return a solution of KernelBench as a subject: the norm that its class ModelNew computes.
 
-    These are problems 34 to 37, 39 and 40 of level 1: the norms except batch norm and L1 norm.
+    The norms are problems 34 to 37, 39 and 40 of level 1: all but batch norm and L1 norm.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def kernelbench(
     Returns
     -------
     HarnessSubject
-        Its eps is that of the problem. Parameters are set to those of each case; their names
-        end in weight or gamma, and in bias or beta.
+        The eps is that of the problem. Parameters whose names end in weight or gamma, and in
+        bias or beta, are set for each case.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def flashinfer_bench(
     device : str
         The device of the tensors.
     **claims
-        As for `kernelbench`; by default, the type is that of the definition.
+        As for `kernelbench`; by default, the type of the definition.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def flashinfer_bench(
 def _unpack(solution: Path) -> tuple[Path, str, bool]:
     """Write the sources of a solution to a folder, which is removed when this process ends.
 
-    Return the folder, the entry point, and True if that returns its result.
+    Return the folder, the entry point, and True if the entry point returns its result.
     """
     text = solution.read_text(encoding="utf-8")
     spec, sources = (json.loads(text).get(name) for name in ("spec", "sources"))

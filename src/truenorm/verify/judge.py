@@ -61,9 +61,9 @@ def verify(
     require : str
         The least grade that passes: wrong, unstable, conditional, stable, faithful or correct.
     strict : bool
-        Require the grade for all rows, unless the subject declares a domain, and for sums over
-        rows the bound of other results. By default, elements of at most 1e4 and condition numbers
-        of at most 10 count, and a sum over n rows may have log2(n) times the error.
+        Require the grade for all rows, unless the subject declares a domain, and require of sums
+        over rows the bound of other results. By default, elements of at most 1e4 and condition
+        numbers of at most 10 count, and a sum over n rows may have log2(n) times the error.
     progress : callable, optional
         Called with the number of cases done, their total, and the name of the next.
     own : sequence of Case
@@ -128,11 +128,11 @@ def check(
     ----------
     subject : Subject
     case : Case
-        One of `cases`, or one that `case_of_shape`, `case_from` or `load_data` returned.
+        A result of `cases`, `case_of_shape`, `case_from` or `load_data`.
     require : str
         ``stable``, ``faithful`` or ``correct``.
     recipe : str
-        The rounding recipe to compare with; by default, that of the subject.
+        The rounding recipe to compare with; by default, the recipe of the subject.
     strict : bool
         By default, a sum over n rows may have log2(n) times the error of other results.
 
@@ -151,7 +151,7 @@ def check(
         ...
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
-    __tracebackhide__ = True  # pytest shows the line of the test, and none of these
+    __tracebackhide__ = True  # pytest shows the line of the test, and no line of this function
     records = collect(runner_for(subject), [case])
     spec = SubjectSpec.of(subject)
     report = grade_records(
@@ -236,7 +236,7 @@ def grade_records(
     strict: bool = True,
     batch: str = "require",
 ) -> Report:
-    """Grade the records of some cases, by default also those outside the subject's domain."""
+    """Grade the records of some cases, by default also of cases outside the domain."""
     return grade(
         subject.name,
         suite,
@@ -253,7 +253,7 @@ def grade_records(
 
 
 def outputs_of(subject: Subject, records: Sequence[Record]) -> tuple[str, ...]:
-    """Return the outputs of a subject; a command has those that it wrote."""
+    """Return the outputs of a subject; a command has the outputs that it wrote."""
     if subject.command is None:
         return subject.outputs
     written = {output for record in records for output in record.results}
@@ -263,8 +263,8 @@ def outputs_of(subject: Subject, records: Sequence[Record]) -> tuple[str, ...]:
 def spec_of(subject: Subject) -> SubjectSpec:
     """Find the name and the file of a subject in the modules that are loaded.
 
-    The module of its function is searched first, since others may import the subject from there.
-    The running script is searched last: a name there may exist only while it runs.
+    The module of its function is searched first, since other modules may import the subject. The
+    running script is searched last: a name in the script may exist only while the script runs.
     """
     script, home = sys.modules.get("__main__"), getattr(subject.forward, "__module__", "")
     modules = sorted(

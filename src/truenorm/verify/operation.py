@@ -1,4 +1,4 @@
-"""What an operation is to the judge: inputs, outputs, cases, and the layouts of their rows."""
+"""Operations as the judge sees them: inputs, outputs, cases, and the layouts of rows."""
 
 import math
 from abc import ABC, abstractmethod
@@ -66,8 +66,8 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 }
 """By name: functions that lay out rows as a subject gets them."""
 AS_SHAPE, CHANNELS_LAST = "as-", "-last"
-"""The start of a layout that gives each row a shape, ``as-12x25``, and its end if the channels,
-which are the first axis of that shape, are the last in memory."""
+"""The start of a layout that gives each row a shape, ``as-12x25``. The second ends a layout whose
+channels, the first axis of that shape, are the last axis in memory."""
 
 
 def shape_of_layout(layout: str) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def shape_of_layout(layout: str) -> tuple[int, ...]:
 Predictor = Callable[[Mapping[str, Float64s]], Float64s]
 """Predicts an exact array from the inputs in float64 and from arrays before it.
 
-It uses single operations of IEEE 754, whose bits are the same everywhere.
+A predictor uses single operations of IEEE 754, whose bits are the same everywhere.
 """
 
 
@@ -97,7 +97,7 @@ class Input(NamedTuple):
 class Output(NamedTuple):
     """A result with the shape and the type of the input `like`.
 
-    One like a parameter is a sum over rows. `backward` is True for results of backward.
+    An output like a parameter is a sum over rows. `backward` is True for results of backward.
     """
 
     name: str
@@ -114,7 +114,7 @@ class RecipeResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Quantization:
-    """How the results of one type are quantized, as codes and scales show it.
+    """The quantization of the results of one type, as codes and scales show it.
 
     Attributes
     ----------
@@ -123,15 +123,14 @@ class Quantization:
     exact_codes : float
         The share of codes of ordinary rows that are exact, given their scales.
     noise : float
-        Of ordinary rows: the rms error of codes times scales, divided by that of exact ones.
+        Of ordinary rows: the rms error of codes times scales, divided by the error of exact codes.
     scale : str
-        How scales are computed: ``amax/qmax`` or ``amax*[1/qmax]``; empty if the bits do not show
-        it.
+        The rule of scales: ``amax/qmax`` or ``amax*[1/qmax]``; empty if the bits show no rule.
     floors : dict of str to str
         The rules for the least scale that tiny groups follow, each with a case that shows it.
         Empty if there is no least scale. More than one is a finding.
     zeros : str
-        The scale of groups of zeros; empty if they have several.
+        The scale of groups of zeros; empty if there are several.
     """
 
     dtype: str
@@ -169,7 +168,7 @@ class Domain:
     r"""Limits of the rows that a subject claims to be right for.
 
     The square of 1e30 overflows in float32, and not every kernel scales. Cases beyond the domain
-    are run all the same; a section of the report has their outcome, and no grade depends on it.
+    are run, too: a section of the report has their outcome, on which no grade depends.
 
     Attributes
     ----------
@@ -206,12 +205,12 @@ class Domain:
 
 EVERYWHERE = Domain()
 MODEL_INPUT = Domain(largest=1e4, kappa=10.0)
-"""What models feed a norm: the domain of a subject that declares none, except with strict."""
+"""Input of models: the domain of a subject that declares no domain, except with strict."""
 
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
 """Ordinary input is easy. A sweep raises the condition number step by step. Hard cases are rows on
-which kernels failed. Special ones have non-finite values. Subnormal ones have numbers that a CPU
+which kernels failed. Special cases have non-finite values. Subnormal cases have numbers that a CPU
 may flush to zero."""
 
 
@@ -225,7 +224,7 @@ def _nothing_unchanged(_: str) -> None:
 
 @dataclass(frozen=True)
 class CodeKnowledge:
-    """How kernels quantize an operation, as codes and scales show it.
+    """Knowledge of kernels that quantize an operation, for codes and scales.
 
     Codes are not linear in y, so that causes are searched by bits.
 
@@ -235,7 +234,7 @@ class CodeKnowledge:
         Of a case and the results of a call: the codes by each way to scale y.
     find_cause : callable
         Of an output and of all calls of a type: the likely cause of wrong results, or "", and the
-        number of hypotheses. With `special`, the cause of what happens to NaN and infinity.
+        number of hypotheses. With `special`, the cause of wrong NaN and infinity.
     summarize : callable
         Of all calls of a type: the summary of codes and scales, or None.
     """
@@ -247,29 +246,29 @@ class CodeKnowledge:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """How kernels compute an operation: recipes, and hypotheses about wrong results.
+    """Knowledge of kernels of an operation: recipes, and hypotheses about wrong results.
 
     Attributes
     ----------
     recipe_names : mapping of str to str
         Recipes that a subject may claim, with their formulas.
     recipes : callable
-        Of a case and the results of a call, since the first output may depend on the others: the
-        first output by each recipe, for cases whose bits show the recipe.
+        Of a case and the results of a call: the first output by each recipe, for cases whose
+        bits show the recipe. Codes depend on the scales that were returned.
     inner_roundings : callable
         Of a type: the first output with roundings that no recipe has, by a clause for them.
     backward_recipes : callable
         Of a case and an output: a result of backward by the steps that are rounded on the way.
     hypotheses : callable
-        Of an output: what it would be if a step were computed otherwise, by a clause for that
-        step, such as "beta is left out".
+        Of an output: the output if a step were different, by a clause for that step, such as
+        "beta is left out".
     unchanged : callable
         Of an output: the same computation with no step changed, or None. A hypothesis must differ
-        from it, since both have the rounding errors of the steps that are right.
+        from this computation: both have the rounding errors of the steps that are right.
     error_patterns : callable
         Of an output: patterns of errors that no hypothesis explains as a whole.
     codes : CodeKnowledge, optional
-        What is known of a quantized operation; it has no `hypotheses` and `error_patterns`.
+        Knowledge of a quantized operation, which has no `hypotheses` and `error_patterns`.
     """
 
     recipe_names: Mapping[str, str] = field(default_factory=dict)
@@ -296,25 +295,25 @@ class Operation(ABC):
     takes_eps : bool
         Whether forward takes eps after its arrays.
     centred : bool
-        Whether it subtracts the mean of a row before it squares.
+        Whether the operation subtracts the mean of a row before squaring.
     condition, condition_description : str
         The formula of kappa, and a sentence about it for the HTML report.
     extensions : mapping of str to str
-        What is judged only if a subject claims it, and what it means.
+        By name: the meaning of a property that is judged only if a subject claims it.
     not_for_commands : frozenset of str
-        Extensions that a command cannot claim: its files hold plain rows and parameters.
+        Extensions that a command cannot claim: files for commands hold plain rows.
     case_file : str
-        The file of named cases, if any: a path below ``verify/operations``.
+        The file of named cases, if any: a path below ``verify/norms``.
     folder : Path, optional
-        The folder of its cached answers and sources; without it, answers are not cached.
+        The folder of cached answers and sources; without a folder, answers are not cached.
     shared_sources : tuple of Path
-        Other source files that decide its exact answers.
+        Other source files that decide the exact answers.
     predictors : mapping of str to callable
-        For arrays of `exact`, in order: cached answers are stored as distances from these.
+        For arrays of `exact`, in order: cached answers are distances from predictions.
     variant : str
-        What answers depend on beside the sources and the inputs.
+        Options on which answers depend, beside the sources and the inputs.
     knowledge : Knowledge
-        How kernels compute it: recipes, and hypotheses about wrong results.
+        Recipes of kernels, and hypotheses about wrong results.
     unsupported : mapping of str to str
         By use, such as ``files`` or ``audit``: the operation that the use needs. See
         `require_support`.
@@ -323,7 +322,7 @@ class Operation(ABC):
     reshapes : bool
         Whether a subject expects other shapes than the judge: see `give` and `take`.
     expected_type : type, optional
-        The class of its answers, if that is not `truenorm.verify.oracle.Expected`.
+        The class of the answers, if it is not `truenorm.verify.oracle.Expected`.
     """
 
     name: str
@@ -349,7 +348,7 @@ class Operation(ABC):
 
     @abstractmethod
     def cases(self, dtype: str, level: str, seed: int = 0) -> "Iterable[Case]":
-        """Return all cases of a type, also those of extensions.
+        """Return all cases of a type, with the cases of extensions.
 
         Another seed changes the noise; cases without noise stay.
         """
@@ -360,12 +359,12 @@ class Operation(ABC):
 
         By output: (..., 2), the correctly rounded values and their remainders in ulp
         (`truenorm.verify.oracle.round_exactly`). Omit outputs like an absent parameter. By other
-        names: what the scales need. Repeated rows are included once.
+        names: arrays that the scales need. Repeated rows are included once.
         """
 
     @abstractmethod
     def scales(self, case: "Case", exact: Mapping[str, Float64s]) -> Scales:
-        """Return the natural scales of a case, from its exact numbers."""
+        """Return the natural scales of a case, given the exact numbers of the case."""
 
     @property
     def spec(self) -> str:
@@ -373,11 +372,11 @@ class Operation(ABC):
         return self.name
 
     def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (subclasses use it)
-        """Return the type of a result, given that of the input it is like."""
+        """Return the type of a result, given the type of the input it is like."""
         return like
 
     def result_shapes(self, output: str, rows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes that a result may have, given that of x; the first is named."""
+        """Return the shapes that a result may have, given the shape of x; the first is named."""
         return (rows,) if self.is_rows(output) else (rows[-1:],)
 
     def give(self, name: str, array: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG002 (subclasses use it)
@@ -387,7 +386,7 @@ class Operation(ABC):
     def take(self, output: str, result: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG002 (subclasses use it)
         """Return a result of a subject as the judge expects it: the inverse of `give`.
 
-        Raise TypeError if it has another shape than the input it is like.
+        Raise TypeError if the shape differs from the shape of the input that the result is like.
         """
         return result
 
@@ -424,7 +423,7 @@ class Case:
     ----------
     operation : Operation
     name : str
-        Identifies the case: the same name is the same bits on every machine.
+        Identifies the case: cases of one name have the same bits on every machine.
     dtype : str
         The type of the rows.
     inputs : mapping of str to ndarray or None
@@ -435,24 +434,24 @@ class Case:
     family : str
         The name of similar cases, without type and size.
     why : str
-        What it tests.
+        The purpose of the case.
     sources : tuple of str
-        Where such failures were reported.
+        Reports of failures on similar rows.
     repeats : int
-        How often the first rows are repeated: so exact answers stay cheap.
+        How often the first rows are repeated, which keeps exact answers cheap.
     layout : str
         One of `truenorm.verify.operation.LAYOUTS`.
     gradient_layout : str
-        The layout of the gradients, if it is another one.
+        The layout of the gradients, if it is different.
     needs : frozenset of str
         The extensions that a subject must claim.
     made : str
-        The Python expression that makes it, with ``{operation}`` for an operation argument; by
-        default, it is made by name.
+        The Python expression that makes the case, with ``{operation}`` for an operation
+        argument; by default, the case is made by name.
     seeded : bool
-        Whether its seed was chosen by a user: then its answers are not cached.
+        Whether a user chose the seed: answers are then not cached.
     enclosed : bool
-        Whether its answers come from enclosures: integers would take seconds for wide rows.
+        Whether answers come from enclosures: integers would take seconds for wide rows.
     compared : bool
         Whether results are compared between calls only: answers of many wide rows take seconds.
     """
@@ -545,16 +544,16 @@ Hypothesis = Callable[[Case], Float64s]
 """Returns an output of a case in float64, as it would be if a step were wrong."""
 
 Mixture = Callable[[Case, Case], Float64s]
-"""Returns an output of the second case, computed with something of the first."""
+"""Returns an output of the second case, computed with an array of the first case."""
 Clamped = Callable[[float, Case], Float64s]
-"""Returns an output of a case, with something between minus a limit and the limit."""
+"""Returns an output of a case, with an array clamped between minus a limit and the limit."""
 
 
 class ErrorTerms(NamedTuple):
     """The error of a result if an intermediate result is wrong: a sum of multiples of `terms`.
 
     A multiple is one number for each row (`axis` 1) or for each column (`axis` 0). `is_factor` is
-    True if the only term is the result by a factor, so that the multiple says how wrong it is.
+    True if the only term is the result by a factor: the multiple is then the relative error.
     """
 
     words: str
@@ -584,11 +583,11 @@ class ErrorPatterns(NamedTuple):
     error_terms : sequence of ErrorTerms
         The errors that single wrong intermediate results would cause.
     mixtures : mapping of str to callable
-        By words for an intermediate result: the output with that of another call.
+        By intermediate result: the output with the intermediate result of another call.
     growth : Growth, optional
         The errors that grow with kappa.
     clamped : mapping of str to callable
-        By words for an input or an intermediate result: the output if that is clamped to a limit.
+        By input or intermediate result: the output if that array is clamped to a limit.
     """
 
     error_terms: Sequence[ErrorTerms] = ()
@@ -598,7 +597,7 @@ class ErrorPatterns(NamedTuple):
 
 
 def padded(case: Case, numbers: Sequence[float]) -> Case:
-    """Return a case with constant rows of padding below its own.
+    """Return a case with constant rows of padding below its rows.
 
     Examples
     --------
@@ -616,7 +615,7 @@ def padded(case: Case, numbers: Sequence[float]) -> Case:
 
 
 def other_cases(case: Case) -> list[Case]:
-    """Return other inputs for calls before a case: a result must not depend on such calls.
+    """Return other inputs for calls before a case, on which a result must not depend.
 
     The first has the same shape. The second has twice as many rows, and one more column.
 

@@ -85,7 +85,7 @@ def _plain(base: str) -> Judging:
 
 
 OF_NORMS = {True: _plain("layer_norm"), False: _plain("rms_norm")}
-"""By `Norm.centred`."""
+"""The functions that judge plain norms, by `Norm.centred`."""
 OF_NORMS_OF_UNITS = Judging(
     grouped_cases,
     formulas.exact_answers,
@@ -122,7 +122,7 @@ LAYER_NORM, RMS_NORM = norm_of(Options("layer_norm")), norm_of(Options("rms_norm
 OPERATIONS: dict[str, Norm] = {each.name: each for each in (LAYER_NORM, RMS_NORM)}
 """The plain norms, by name."""
 EXTENSIONS = LAYER_NORM.extensions
-"""What is judged only if a subject claims it, by name."""
+"""By name: the meaning of a property that is judged only if a subject claims it."""
 OUTPUTS = tuple(each.name for each in LAYER_NORM.outputs)
 
 
@@ -182,9 +182,9 @@ def norm(
     beta : bool, optional
         Whether beta is added; by default, True for layer norm.
     parameters : str
-        The type of gamma and beta, such as ``float32``; by default, that of x.
+        The type of gamma and beta, such as ``float32``; by default, the type of x.
     result : str
-        The type of y; by default, that of x.
+        The type of y; by default, the type of x.
     sum : str
         ``rounded``: the sum is normalized as it is returned. ``unrounded``: before it is rounded
         to a type of 16 bits.
@@ -217,8 +217,8 @@ def norm(
     channels : str
         For group and instance norm. ``first``: x has the shape (N, C, ...); ``last``: (N, ..., C).
     quant : Quant, optional
-        How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
-        says. There is no backward pass.
+        How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and the scales that
+        `Quant` describes. There is no backward pass.
 
     Returns
     -------
@@ -319,4 +319,4 @@ PARSED: dict[str, Callable[[str, str], Any]] = {
     "eps": _number,
     **dict.fromkeys(("groups", "heads", "axes", "width"), _count),
 }
-"""By option: how its text is read, if it is not the text."""
+"""By option: the function that reads the text of its value, if the value is not text."""

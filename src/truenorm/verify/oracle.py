@@ -1,10 +1,10 @@
 """Exact answers to cases: rounding, the cache of computed answers, and allowed errors.
 
 `Operation.exact` computes the answers to a case in integers and rounds them with `round_exactly`.
-`load_or_compute` reads them from the package or the user's cache where it can. `expected` returns
-them as an `Expected`, the one source of exact answers for the rest of the judge.
+`load_or_compute` reads cached answers from the package or the user's cache. `expected` returns the
+answers as an `Expected`, the one source of exact answers for the rest of the judge.
 
-Answers depend on the case and on the source files that `sources` hashes, and on nothing else.
+Answers depend only on the case and on the source files that `sources` hashes.
 """
 
 import json
@@ -130,7 +130,7 @@ def round_exactly(numbers: Sequence[ExactNumber], target: FloatFormat) -> Float6
     """Return a row (value, remainder) for each number: exact = value + remainder*ulp(value).
 
     The value is correctly rounded, and |remainder| <= 1/2. Remainders of 0 and 1/2 are exact;
-    others may have an error of one float64 rounding at the value, 2**-30 for float32.
+    other remainders may have an error of one float64 rounding at the value, 2**-30 for float32.
     """
     brackets = np.array([number.bracket() for number in numbers], np.float64).reshape(-1, 2)
     pairs, decided = _round_brackets(brackets, target)
@@ -146,7 +146,7 @@ def _round_brackets(brackets: Float64s, target: FloatFormat) -> tuple[Float64s, 
     """Round float64 brackets to a narrower type; return (value, remainder) rows and a mask.
 
     Numbers of a narrower type, and the midpoints between them, are float64 numbers. So the exact
-    answer is on the same side of each as its rounding to float64, unless that is one of them.
+    answer and its rounding to float64 are on the same side of each, unless they are equal.
     """
     wide = brackets[:, 0]
     decided = (wide == brackets[:, 1]) & (np.abs(wide) < 2.0 ** (target.limit - 1))
@@ -157,7 +157,7 @@ def _round_brackets(brackets: Float64s, target: FloatFormat) -> tuple[Float64s, 
     places = _ulp_exponents(wide, target)
     digits = np.ldexp(wide, -places)
     whole = np.rint(digits)
-    # In ulp of the number, not of its rounding: they differ below a power of two.
+    # In ulp of the number, not of its rounding: ulps differ below a power of two.
     decided &= (digits != whole) & (np.abs(digits - whole) != 0.5)
     values = np.copysign(np.ldexp(whole, places), wide)
     remainders = np.ldexp(wide - values, -_ulp_exponents(values, target))
@@ -185,7 +185,7 @@ def _remainder(number: ExactNumber, value: float, target: FloatFormat) -> float:
 
 
 def output_types(case: Case) -> dict[str, str]:
-    """Return the type of each output; omit those like an absent parameter."""
+    """Return the type of each output; omit outputs like an absent parameter."""
     likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
     return {
         name: case.operation.type_of(name, like.dtype.name)
@@ -195,12 +195,12 @@ def output_types(case: Case) -> dict[str, str]:
 
 
 class AnswerKey(NamedTuple):
-    """What the exact answers to a case depend on; its name and its layout are not part of it.
+    """The data of a case on which its answers depend: neither its name nor its layout.
 
     Attributes
     ----------
     inputs : dict of str to ndarray
-        In float64: the inputs without absent ones and without repeated rows, eps and repeats.
+        In float64: the inputs without absent inputs and without repeated rows, eps and repeats.
     types : dict of str to str
         The type of each output.
     variant : str
@@ -286,7 +286,7 @@ def unpack(key: AnswerKey, predictors: Predictors, content: bytes) -> Arrays | N
 
 
 def _predict(name: str, shape: tuple[int, ...], predictors: Predictors, known: Arrays) -> Float64s:
-    """Predict an array; 0 for what is not finite, since the bits of a NaN depend on the CPU."""
+    """Predict an array; 0 replaces non-finite numbers: bits of a NaN depend on the CPU."""
     if name not in predictors:
         return np.zeros(shape)
     predicted = predictors[name](known)
@@ -322,7 +322,7 @@ def _split(wide: Float64s, kind: str) -> tuple[Float64s, Float64s]:
 
 
 def _bits(numbers: Float64s) -> NDArray[np.uint64]:
-    """Return a flat copy of the bit patterns; those of neighbours differ by one."""
+    """Return a flat copy of the bit patterns; patterns of neighbours differ by one."""
     return numbers.flatten().view(np.uint64)
 
 
@@ -341,12 +341,12 @@ def _from_byte_planes(content: bytes) -> NDArray[np.uint64]:
 
 
 QUICK_ARCHIVE, QUICK_SOURCES = "quick.zip", "quick.sources"
-"""In the folder of an operation: cached answers, and the hash of the sources they belong to.
+"""In the folder of an operation: cached answers, and the hash of their sources.
 
 ``python -m benchmarks.answers`` writes both.
 """
 SMALLEST_CACHED = 256
-"""Elements of a case: fewer are computed in the time that it takes to find a file."""
+"""Elements of a case: fewer are computed in the time of finding a file."""
 
 
 def compute_exact(case: Case) -> Arrays:
@@ -356,7 +356,7 @@ def compute_exact(case: Case) -> Arrays:
 
 
 def load_or_compute(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
-    """Return the exact numbers of a case, from the cache if they are there."""
+    """Return the exact numbers of a case, from the cache if possible."""
     operation = case.operation
     sources_hash = sources_of(operation)
     if operation.folder is None or not sources_hash or case.enclosed:
@@ -375,7 +375,7 @@ def load_or_compute(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
 
 
 def _cached(operation: Path, sources_hash: str, folder: str, name: str) -> Iterator[bytes]:
-    """Yield packed answers: those of the package, then those of the user's cache."""
+    """Yield packed answers of the package, then of the user's cache."""
     if content := _quick(operation, sources_hash).get(name):
         yield content
     with suppress(OSError, RuntimeError):
@@ -385,7 +385,7 @@ def _cached(operation: Path, sources_hash: str, folder: str, name: str) -> Itera
 def sources_of(operation: Operation) -> str:
     """Return the name of an operation and a hash of the source files that decide its answers.
 
-    It is empty where sources cannot be read, as in an archive, or are not declared.
+    Return an empty text if sources cannot be read, as in an archive, or are not declared.
     """
     if operation.folder is None:
         return ""
@@ -395,7 +395,7 @@ def sources_of(operation: Operation) -> str:
 
 @cache
 def sources(*parts: Path) -> str:
-    """Return a hash of these files and folders, and of the sources of all operations."""
+    """Return a hash of files and folders, and of the sources of all operations."""
     paths = [Path(types.__file__), Path(truenorm.exact.__file__), Path(__file__)]
     for part in parts:
         paths += sorted(part.glob("*.py")) if part.is_dir() else [part]
@@ -408,7 +408,7 @@ def sources(*parts: Path) -> str:
 
 @cache
 def _quick(folder: Path, sources_hash: str) -> dict[str, bytes]:
-    """Return the cached answers of the package, if they belong to these sources."""
+    """Return the cached answers of the package, if they belong to the current sources."""
     with suppress(OSError, zipfile.BadZipFile):
         if (folder / QUICK_SOURCES).read_text(encoding="utf-8").strip() == sources_hash:
             with zipfile.ZipFile(folder / QUICK_ARCHIVE) as archive:
@@ -440,7 +440,7 @@ def forget(cases: Iterable[Case]) -> None:
 
 FLOAT32_ROUNDOFF = 2.0**-24
 LARGEST_SUM_ERROR = 1 / 8
-"""Relative to the scale: the largest error that a sum in sequence may have."""
+"""The largest error that a sum in sequence may have, relative to the scale."""
 
 
 class AnswerBounds(NamedTuple):
@@ -487,15 +487,15 @@ class Expected:
     Attributes
     ----------
     types : dict of str to str
-        The type of each output; one like an absent parameter has none.
+        The type of each output; an output like an absent parameter has none.
     values : dict of str to ndarray or None
         The outputs, correctly rounded; None where there is no type.
     wide : dict of str to ndarray
-        The same in float64.
+        The values in float64.
     remainders : dict of str to ndarray
         Exact answer minus value, in ulp of the value.
     ulps : dict of str to ndarray
-        The ulp of each value; the smallest one where the value is not finite.
+        The ulp of each value; the smallest ulp where the value is not finite.
     scales : Scales
         The natural scales of the results.
     """
@@ -526,11 +526,11 @@ class Expected:
         return np.tile(values, (self._case.repeats, *(1,) * (values.ndim - 1)))
 
     def given(self, results: Results) -> "Expected":  # noqa: ARG002 (subclasses use it)
-        """Return the answers where some depend on other results of the call."""
+        """Return the answers to a call: some depend on other results of the call."""
         return self
 
     def type_error(self, output: str, result: Array) -> str:
-        """Return what is wrong with the type of a result, or an empty string."""
+        """Return the error in the type of a result, or an empty string."""
         value = self.values[output]
         if value is None or result.dtype == value.dtype:
             return ""
@@ -592,16 +592,15 @@ class Expected:
         return scale if self._case.operation.is_rows(output) else self._case.repeats * scale
 
     def unit(self, output: str) -> float:
-        """Return the unit roundoff of an output, at least that of the rows except for dbeta.
+        """Return the unit roundoff of an output: at least that of the rows, except for dbeta.
 
-        So a float32 result of bfloat16 rows may have been rounded to bfloat16 on the way, as some
-        recipes do.
+        A float32 result of bfloat16 rows may be rounded to bfloat16 on the way, by some recipes.
         """
         own = unit_roundoff(self.types[output])
         return own if output == "dbeta" else max(own, unit_roundoff(self._case.dtype))
 
     def factor(self, output: str, power: int = 0) -> float:
-        """Return K: a few roundings, and those of sums, which grow like the square root of n.
+        """Return K: a few roundings, and roundings of sums, which grow like the square root of n.
 
         Types of 16 bits are for storage. Kernels compute in float32, where sums add next to
         nothing; otherwise zero would pass for a bfloat16 sum over many rows.

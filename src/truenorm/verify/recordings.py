@@ -23,7 +23,7 @@ from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
 from truenorm.verify.targets import SubjectOptions, with_options
 
 FACTS: tuple[str, ...] = ("torch", "python", "gpu")
-"""What a report says of the machine where the kernel ran."""
+"""Facts of a report about the machine where the kernel ran."""
 
 
 def record_cases(
@@ -53,7 +53,7 @@ def record_cases(
     also : sequence of str
         The extensions that the kernel claims to support.
     seed : int
-        Another one than 0 gives other random numbers: see `cases`.
+        A seed other than 0 gives other random numbers: see `cases`.
 
     Returns
     -------

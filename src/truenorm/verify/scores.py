@@ -1,9 +1,8 @@
 """A score of a kernel from 0 to 1, for programs that write kernels and are rewarded for them.
 
 The cases are drawn by a seed that the writer does not know. The kernel runs in another process,
-which has the inputs of one call and no answers. Everything that decides the score is in this
-process: cases, answers, copies of the inputs, and the comparison. `points` turns the report into
-a number.
+which has the inputs of one call and no answers. Cases, answers, copies of the inputs and the
+comparison are in this process. `points` turns the report into a number.
 """
 
 import sys
@@ -47,8 +46,8 @@ DAMAGE = ("raised", "result", "shape", "type", "inputs", "overwritten", "stale",
 """Checks that a kernel must pass for more than 0.1: it runs, and damages nothing."""
 
 MOST_WITHOUT_NAN = 0.5
-"""The largest score of a kernel whose NaN and infinity are not where they must be: a model that
-has diverged looks well."""
+"""The largest score of a kernel that loses NaN and infinity: a model that has diverged then seems
+sound."""
 
 
 ORDINARY = ("ordinary", "sweep")
@@ -67,7 +66,7 @@ class Score:
     value : float
         From 0 to 1.
     reasons : tuple of str
-        What lowers it, as sentences; the most important first.
+        The reasons of a lower value, as sentences; the most important first.
     target : str
     dtypes : tuple of str
     cases : int
@@ -80,9 +79,9 @@ class Score:
         By check: pass, fail or not judged.
     norms : tuple of str
         Norms of PyTorch among the operators that the process of the kernel lists. A kernel can
-        hide them.
+        hide operators.
     isolated : bool
-        True if that process had namespaces of its own: no network, and no other processes.
+        True if the kernel ran in separate namespaces: no network, and no other processes.
     operation : Operation
     """
 
@@ -130,15 +129,15 @@ def score(
     operation : Operation or str
         What the kernel computes.
     seed : int
-        Draws the cases: their widths, numbers and order. Keep it from the writer of the kernel,
-        and change it from run to run.
+        Draws the cases: their widths, numbers and order. Keep the seed from the writer of the
+        kernel, and change the seed from run to run.
     dtypes : sequence of str
         The types to judge.
     python : str
         The interpreter of an environment with PyTorch; it does not need truenorm.
     norms : str
         ``allowed``; or ``forbidden``: a kernel whose process lists a norm among the operators of
-        PyTorch that it ran scores 0. A kernel can hide them.
+        PyTorch that it ran scores 0. A kernel can hide operators.
     cases : int
         The number of cases of each type.
     largest : float
@@ -226,7 +225,7 @@ def score_submission(submission: Submission, server: Server) -> Score:
 
 
 def _run(kernel: Kernel, suite: Sequence[Case]) -> list[Record]:
-    """Return the records of all calls; after three deaths no other one is made."""
+    """Return the records of all calls; after three deaths of the process, stop."""
     records: list[Record] = []
     with suppress(GaveUpError):
         try:
@@ -281,8 +280,8 @@ def _judged(
 def points(report: Report, ordinary: float) -> float:
     """Return the score of a report, given the share of ordinary results that are right.
 
-    A kernel that fails on ordinary input, raises or damages something gets at most 0.1. Checks
-    other than accuracy count only beyond that: zeros are repeatable.
+    A kernel that fails on ordinary input, raises or damages arrays gets at most 0.1. Checks other
+    than accuracy count only above 0.1: zeros are repeatable.
     """
     if ordinary < 1 or any(each.guard in DAMAGE for each in report.findings):
         return round(0.1 * ordinary**2, 6)
@@ -296,7 +295,7 @@ def points(report: Report, ordinary: float) -> float:
 def ordinary_share(suite: Iterable[Case], report: Report) -> float:
     """Return the share of results of ordinary cases that are right, but for their kappa.
 
-    A result that is missing is not right. Rows with a mean count as well.
+    A missing result is not right. Rows with a mean count as well.
     """
     right = sum(
         each.kind in ORDINARY and each.needs < UNEXPLAINED

@@ -349,7 +349,7 @@ class QuantizedExpected(Expected):
     # Of the interface of `Expected`
 
     def type_error(self, output: str, result: Array) -> str:
-        """Return what is wrong with the type of a result, or an empty string."""
+        """Return the error in the type of a result, or an empty string."""
         kind = self.quant.code_type(output)
         if kind is None:
             return super().type_error(output, result)
