@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from truenorm.tools.arguments import require_shape
+from truenorm.tools.arguments import require_choice, require_shape
 
 Form = Literal["textbook", "blocked", "fused"]
 Keep = Literal["x", "xhat"]
@@ -356,8 +356,7 @@ def _cost(norm: str, shape: Sequence[int], dtype: str, form: Form, keep: Keep) -
         ("form", form, get_args(Form)),
         ("keep", keep, get_args(Keep)),
     ):
-        if value not in known:
-            raise ValueError(f"{option} must be one of {', '.join(known)}; got {value!r}")
+        require_choice(option, value, known)
     rows, itemsize = math.prod(shape[:-1]), ITEMSIZES[dtype]
     sizes, program = Sizes(rows, shape[-1], itemsize, itemsize), "t"
     if form == "fused":

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from truenorm.pytest_plugin import PROPERTY
+from truenorm.tools.arguments import require_choice
 from truenorm.tools.text import counted, one_line
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.collecting import collect
@@ -230,10 +231,8 @@ def _judgements(
     apart: bool,
 ) -> Iterator[Judgement]:
     """Yield the judgement of each type, on the cases of a level or on those of the marker."""
-    if require not in GRADES:
-        raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
-    if batch not in BATCH:
-        raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {batch!r}")
+    require_choice("require", require, GRADES)
+    require_choice("batch", batch, BATCH)
     judged, spec = _load(subject, operation, folder)
     known = None if baseline is None else read_baseline(folder / baseline)
     types = dtypes or list(dict.fromkeys(case.dtype for case in cases)) or judged.dtypes

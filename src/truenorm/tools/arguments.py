@@ -1,6 +1,6 @@
 """Checks of arguments from Python, whose messages are the same everywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -17,6 +17,20 @@ def require_type(name: str, value: object, kind: Any, expected: str) -> None:
     """
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {expected}; got {value!r}")
+
+
+def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ValueError unless an argument is one of the choices.
+
+    Examples
+    --------
+    >>> require_choice("level", "slow", ("quick", "full"))
+    Traceback (most recent call last):
+        ...
+    ValueError: level must be one of quick, full; got 'slow'
+    """
+    if value not in (known := list(choices)):
+        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}")
 
 
 def require_shape(shape: object) -> None:

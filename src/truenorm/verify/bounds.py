@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.tools.arguments import require_choice
 from truenorm.tools.text import counted
 from truenorm.verify.diagnosis.accuracy import Evidence, diagnose
 from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
@@ -363,8 +364,7 @@ def bound(
       worst: y[...] is ...
     """
     norm = require_norm(as_operation(operation), "bound", "enclosures")
-    if grade not in GRADES:
-        raise ValueError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
+    require_choice("grade", grade, GRADES)
     rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}
     case = make_case(norm, {**rows, "gamma": gamma, "beta": beta}, eps)
     if case.x.size > EXACT_ELEMENTS and (reason := unsupported_reason(case)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Unpack
 
+from truenorm.tools.arguments import require_choice
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.bounds import GRADES, POWERS, compare_with_answers
@@ -135,13 +136,9 @@ class CampaignSettings(NamedTuple):
         for value, name in ((self.cases, "cases"), (self.seed, "seed")):
             if value < 1:
                 raise ValueError(f"{name} must be 1 or above, got {value}")
-        if self.require not in GRADES:
-            names = ", ".join(GRADES)
-            raise ValueError(f"require must be one of {names}; got {self.require!r}")
-        if self.level not in LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LEVELS)}; got {self.level!r}")
-        if self.batch not in BATCH:
-            raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {self.batch!r}")
+        require_choice("require", self.require, GRADES)
+        require_choice("level", self.level, LEVELS)
+        require_choice("batch", self.batch, BATCH)
 
     def fails(self, guard: str) -> bool:
         """Return True if a failure of a check fails the campaign, and is no warning."""

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from truenorm.tools.arguments import require_type
+from truenorm.tools.arguments import require_choice, require_type
 from truenorm.verify.inputs.families import SEEDS
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
@@ -49,10 +49,8 @@ def cases(
     >>> [str(case) for case in tv.cases("float32", seed=7)][:2]
     ['float32-normal-4x2-7', 'float32-normal-4x3-7']
     """
-    if dtype not in FORMATS:
-        raise ValueError(f"dtype must be one of {', '.join(FORMATS)}; got {dtype!r}")
-    if level not in LEVELS:
-        raise ValueError(f"level must be one of {', '.join(LEVELS)}; got {level!r}")
+    require_choice("dtype", dtype, FORMATS)
+    require_choice("level", level, LEVELS)
     if seed < 0:
         raise ValueError(f"seed must be 0 or above; got {seed}")
     operation = as_operation(operation)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
+from truenorm.tools.arguments import require_choice
 
 Array = NDArray[Any]
 Float64s = NDArray[np.float64]
@@ -35,8 +36,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     >>> dtype_of("float16")
     dtype('float16')
     """
-    if name not in FORMATS:
-        raise ValueError(f"type must be one of {', '.join(FORMATS)}; got {name!r}")
+    require_choice("type", name, FORMATS)
     if name != "bfloat16":
         return np.dtype(name)
     try:

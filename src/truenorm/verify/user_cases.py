@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from truenorm.tools.arguments import require_shape
+from truenorm.tools.arguments import require_choice, require_shape
 from truenorm.tools.user_files import open_regular
 from truenorm.verify.inputs.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.inputs.patterns import Pattern, filled
@@ -76,8 +76,7 @@ def case_of_shape(
     >>> case.name, case.shape
     ('float16-own-4x16x64', (64, 64))
     """
-    if dtype not in FORMATS:
-        raise ValueError(f"dtype must be one of {', '.join(FORMATS)}; got {dtype!r}")
+    require_choice("dtype", dtype, FORMATS)
     require_shape(shape)
     if not shape or min(shape) < 1:
         raise ValueError(f"shape must have numbers above zero; got {tuple(shape)}")

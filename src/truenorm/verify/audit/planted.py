@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from truenorm.tools.arguments import require_choice
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.hypotheses import of_gradients, of_parameters, of_results
 from truenorm.verify.norms.norm import Norm
@@ -46,8 +47,7 @@ def recipe_changes(recipe: str) -> Changes:
     """Return the steps of a recipe that differ from those of *late*."""
     if recipe in ("", "late"):
         return {}
-    if recipe not in RECIPES:
-        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
+    require_choice("recipe", recipe, RECIPES)
 
     def y(at: Steps) -> Float64s:
         gamma, kind = at.case.inputs.get("gamma"), at.case.dtype

@@ -1,7 +1,7 @@
 """Turn symptoms into findings: one for each check, type and output, in order."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,11 +27,12 @@ def make_findings(
     spec: SubjectSpec,
     not_run: int,
     diagnoses: Mapping[tuple[str, str, str], Diagnosis],
+    batch: str = "require",
 ) -> tuple[Finding, ...]:
     """Return one finding for each check, type and output, with the simplest example.
 
     `not_run` is the number of cases that were skipped. A hypothesis is the cause if it reproduces
-    the errors of the example.
+    the errors of the example. If `batch` is "warn", a dependence on the batch is a warning.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -72,15 +73,11 @@ def make_findings(
                 slope if verdict == ACCURACY else None,
                 matters,
                 to_try,
+                warning=batch == "warn" and verdict == BATCH_INVARIANT,
             )
         )
     forward = symptoms[0].case.operation.outputs_of(backward=False) if symptoms else []
     return order_findings(findings, forward)
-
-
-def with_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings with a dependence on the batch as a warning."""
-    return tuple(replace(each, warning=each.verdict == BATCH_INVARIANT) for each in findings)
 
 
 def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:

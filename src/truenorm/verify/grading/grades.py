@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from truenorm.tools.arguments import require_choice
 from truenorm.verify.grading.checks import check_case, relax_sums
 from truenorm.verify.grading.consequences import (
     PRIMARY,
@@ -24,8 +25,13 @@ from truenorm.verify.grading.consequences import (
 )
 from truenorm.verify.grading.diagnoses import Diagnoses, diagnose_all
 from truenorm.verify.grading.domain import check_beyond, split_by_domain
-from truenorm.verify.grading.findings import make_findings, with_warnings
-from truenorm.verify.grading.not_judged import find_refusals, find_too_slow, is_too_slow
+from truenorm.verify.grading.findings import make_findings
+from truenorm.verify.grading.not_judged import (
+    find_refusals,
+    find_too_slow,
+    is_too_slow,
+    without_refused,
+)
 from truenorm.verify.grading.output_grades import case_result, grade_outputs
 from truenorm.verify.grading.report import ACCURACY, BATCH, GRADES, CaseResult, Report
 from truenorm.verify.grading.roundings import identify_roundings, rounding_symptoms
@@ -82,19 +88,13 @@ def grade(
     Without `causes`, which may take seconds, findings have no diagnosis. If `batch` is "warn",
     results that depend on the batch are a warning.
     """
-    if require not in GRADES:
-        raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
-    if batch not in BATCH:
-        raise ValueError(f"batch must be one of {', '.join(BATCH)}; got {batch!r}")
+    require_choice("require", require, GRADES)
+    require_choice("batch", batch, BATCH)
     operation = cases[0].operation
     outputs = outputs or [each.name for each in operation.outputs]
-    made = [record for record in records if not is_too_slow(record)]
-    by_case: dict[str, list[Record]] = defaultdict(list)
-    for record in made:
-        by_case[record.case].append(record)
+    by_case = records_by_case(records)
     refusals = find_refusals(cases, by_case)
-    refused = {case.name for each in refusals for case in each.cases}
-    cases = [case for case in cases if case.name not in refused]
+    cases = without_refused(cases, refusals)
     within, beyond = split_by_domain(cases, domain)
     run = [case for case in within if by_case[case.name]]
     too_slow = find_too_slow(within, {case.name for case in run}, records)
@@ -115,19 +115,11 @@ def grade(
         diagnoses = diagnose_all(symptoms, every.measured, run, by_case, roundings.recipes)
     not_run = len(within) - len(run) - sum(each.cases for each in too_slow)
     spec = spec._replace(recipe=recipe)
-    findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
-    if batch == "warn":
-        findings = with_warnings(findings)
+    findings = make_findings(symptoms, grades, spec, not_run, diagnoses, batch)
     verdicts, reasons = judge_verdicts(
-        run,
-        by_case,
-        inside.results,
-        shown,
-        findings,
-        in_process=spec.callable,
-        too_slow=bool(too_slow),
+        run, by_case, inside.results, shown, findings, in_process=spec.callable, too_slow=too_slow
     )
-    notes = reasons | notes | reasons_left_out(made)
+    notes = reasons | notes | reasons_left_out(by_case)
 
     return Report(
         subject,
@@ -155,6 +147,15 @@ def grade(
         batch=batch,
         operation=operation,
     )
+
+
+def records_by_case(records: Iterable[Record]) -> Mapping[str, list[Record]]:
+    """Return the records of each case by its name, without calls that are too slow to make."""
+    by_case: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if not is_too_slow(record):
+            by_case[record.case].append(record)
+    return by_case
 
 
 def check_all(

@@ -89,6 +89,12 @@ def find_refusals(
     return tuple(refusals)
 
 
+def without_refused(cases: Sequence[Case], refusals: Iterable[Refusal]) -> list[Case]:
+    """Return the cases that a subject does not refuse."""
+    refused = {case.name for each in refusals for case in each.cases}
+    return [case for case in cases if case.name not in refused]
+
+
 def _refused_eps(
     dtype: str, cases: Sequence[Case], by_case: Mapping[str, Sequence[Record]]
 ) -> Iterator[Refusal]:

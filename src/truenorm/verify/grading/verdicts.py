@@ -1,6 +1,6 @@
 """Decide the verdicts beside the grades: pass, fail, warn, or the reason for no judgement."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from truenorm.verify.calls import (
     AGAIN,
@@ -13,7 +13,7 @@ from truenorm.verify.calls import (
     ROWS,
     TWICE,
 )
-from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding
+from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding, TooSlow
 from truenorm.verify.grading.symptoms import GUARDS, Symptom
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import Record
@@ -75,18 +75,20 @@ def judge_verdicts(
     findings: Collection[Finding],
     *,
     in_process: bool,
-    too_slow: bool = False,
+    too_slow: Sequence[TooSlow] = (),
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the verdicts by name, and the reasons of verdicts that are not judged.
 
     `cases` have records and are in the domain, and `results` are their measured results.
     `symptoms` include consequences of other symptoms: a verdict that a symptom decides does not
     pass, even if another finding explains the symptom.
-    `too_slow` is True if calls were left out.
+    `too_slow` are the calls that were left out.
     """
     records = [each for case in cases for each in by_case[case.name]]
     kinds = {each.kind for each in results}
-    reasons = _reasons_not_judged(cases, records, kinds, in_process=in_process, too_slow=too_slow)
+    reasons = _reasons_not_judged(
+        cases, records, kinds, in_process=in_process, too_slow=bool(too_slow)
+    )
     failing = {GUARDS[each.guard] for each in symptoms}
     reasons |= dict.fromkeys(failing & reasons.keys(), "a finding explains what it shows")
     verdicts = {name: "not judged" if reason else "pass" for name, reason in reasons.items()}
@@ -95,6 +97,7 @@ def judge_verdicts(
     return verdicts, {name: reasons[name] for name in reasons if verdicts[name] == "not judged"}
 
 
-def reasons_left_out(records: Iterable[Record]) -> dict[str, str]:
+def reasons_left_out(by_case: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     """Return, by verdict, why calls that decide it were left out."""
+    records = (each for group in by_case.values() for each in group)
     return {VERDICT_OF_CALL[each.call.kind]: each.left_out for each in records if each.left_out}

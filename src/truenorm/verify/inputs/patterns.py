@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.tools.arguments import require_choice
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
 
 FINE = 2
@@ -261,8 +262,7 @@ def filled(
     """
     options: dict[str, Any] = {"pattern": pattern} if isinstance(pattern, str) else dict(pattern)
     name, put = options.pop("pattern"), options.pop("put", ())
-    if name not in PATTERNS:
-        raise ValueError(f"pattern must be one of {', '.join(PATTERNS)}; got {name!r}")
+    require_choice("pattern", name, PATTERNS)
     entropy = zlib.crc32(seed.encode()) if isinstance(seed, str) else seed
     place = _Place(np.random.default_rng(entropy), shape, dtype, x)
     largest = number(options.pop("clip", "max"), dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.calls import Call, case_of_call, own_inputs, plan_of
-from truenorm.verify.cases.families import EPS
+from truenorm.verify.inputs.families import EPS
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import output_types
 from truenorm.verify.running.command import CommandRunner
