@@ -331,11 +331,14 @@ def paths() -> None:
 
 
 CONTRACTS = {
-    "layers": "truenorm",
-    "backends": "truenorm/kernels",
-    "verify-layers": "truenorm/verify",
+    "layers": {
+        "layers": "truenorm",
+        "backends": "truenorm/kernels",
+        "verify-layers": "truenorm/verify",
+    },
+    "grading": {"grading-layers": "truenorm/verify/grading"},
 }
-"""Contracts, and the folders whose layers they define."""
+"""By drawing: contracts, and the folders whose layers they define."""
 MODULES = dict.fromkeys(("ranks", "partials", "api", "devices", "kernels", "threads"), PALE_BLUE)
 MODULES |= dict.fromkeys(("verify", "gradient_check"), PALE_ORANGE)
 
@@ -350,12 +353,22 @@ def layers_of(contract: str) -> list[list[str]]:
 
 def layers() -> None:
     """Draw a row of boxes for each layer of each contract."""
-    drawn = {folder: layers_of(contract) for contract, folder in CONTRACTS.items()}
+    _draw_layers(
+        "layers",
+        "A module imports only modules in layers below its own.\n"
+        "Blue computes, orange judges; neither imports the other.",
+    )
+    _draw_layers("grading", "A stage imports only stages in layers below its own.")
+
+
+def _draw_layers(name: str, caption: str) -> None:
+    drawn = {folder: layers_of(contract) for contract, folder in CONTRACTS[name].items()}
     heights = [len(each) + 1 for each in drawn.values()]
     figure = canvas(5.6, 0.3 * sum(heights) + 0.6)
-    places = figure.subplots(len(drawn), 1, height_ratios=heights)
+    places = figure.subplots(len(drawn), 1, height_ratios=heights, squeeze=False)[:, 0]
     for axes, (folder, layers) in zip(places, drawn.items(), strict=True):
-        colour = MODULES.get(Path(folder).name, PALE_GREY)
+        parts = (MODULES[part] for part in Path(folder).parts if part in MODULES)
+        colour = next(parts, PALE_GREY)
         for height, layer in enumerate(reversed(layers)):
             width, size = 1 / len(layer), 12 if len(layer) < 4 else 9.3
             for k, module in enumerate(layer):
@@ -368,12 +381,8 @@ def layers() -> None:
         axes.set_title(folder, fontsize=13, loc="left")
         axes.margins(0.01)
         axes.set_axis_off()
-    figure.supxlabel(
-        "A module imports only modules in layers below its own.\n"
-        "Blue computes, orange judges; neither imports the other.",
-        fontsize=11,
-    )
-    save_as(figure, "layers")
+    figure.supxlabel(caption, fontsize=11)
+    save_as(figure, name)
 
 
 PEER_STYLES: dict[str, dict[str, Any]] = {
