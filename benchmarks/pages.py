@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.common import read_results
 
-FENCE = re.compile(r"^```\{results\} (\w+)\n```$", re.MULTILINE)
+FENCE = re.compile(r"^```\{results\} ([\w.]+)\n```$", re.MULTILINE)
 
 
 def names_in(text: str) -> list[str]:

@@ -124,13 +124,19 @@ def in_words(row: Mapping[str, Any]) -> str:
 
 
 def chosen_norms(packages: Sequence[Package], only: Sequence[str]) -> list[ListedNorm]:
-    """Return the norms whose name or package contains one of some texts, or all."""
+    """Return the norms of packages, or those whose name contains a text; or all."""
     return [
         norm
         for package in packages
         for norm in package.norms
-        if not only or any(each.lower() in f"{package.name} {norm.name}".lower() for each in only)
+        if not only or any(_is_chosen(norm, each, packages) for each in only)
     ]
+
+
+def _is_chosen(norm: ListedNorm, text: str, packages: Sequence[Package]) -> bool:
+    if any(text == package.name for package in packages):
+        return text == norm.package.name
+    return text.lower() in norm.name.lower()
 
 
 def parser() -> argparse.ArgumentParser:

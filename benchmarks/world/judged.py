@@ -16,6 +16,7 @@ from truenorm.verify import Report, case_from
 from truenorm.verify.calls import Call
 from truenorm.verify.inputs.named import entries
 from truenorm.verify.operation import Case, Operation
+from truenorm.verify.report.wording import unsupported_text
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import CannotRunError, GaveUpError
 from truenorm.verify.targets import verify_target
@@ -62,7 +63,7 @@ def judge_norm(norm: ListedNorm, python: Path, seconds: float) -> dict[str, Any]
 
 def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figures need of a report."""
-    findings = ("verdict", "dtype", "output", "case", "symptom", "cause", "also_in")
+    findings = ("verdict", "dtype", "output", "case", "symptom", "also_in")
     beyond = ("dtype", "outputs", "outcome", "limit", "least", "values", "cases")
     return {
         "operation": report.operation.spec,
@@ -70,6 +71,7 @@ def summary(report: Report) -> dict[str, Any]:
         "cases": report.cases,
         "left_out": report.left_out,
         "not_run": report.not_run,
+        "unsupported": {unsupported_text(each): each.message for each in report.unsupported},
         "too_slow": [asdict(each) for each in report.too_slow],
         "seconds": round(report.seconds, 1),
         "grades": [shortened(asdict(each)) for each in report.grades],

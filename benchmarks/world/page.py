@@ -150,20 +150,20 @@ def outcomes(rows: Iterable[Row]) -> str:
     lines = []
     for row in rows:
         if row["outcome"] != "judged":
-            reason = " ".join(str(row["reason"]).split())[:300]
-            lines.append([row["name"], row["outcome"], f"`{reason.replace('`', '')}`"])
+            lines.append([row["name"], row["outcome"], in_code(row["reason"])])
             continue
-        for dtype, reason in unsupported(row).items():
-            lines.append([row["name"], f"{dtype}: unsupported", f"`{reason}`"])
+        for what, reason in row["unsupported"].items():
+            lines.append([row["name"], f"unsupported: {what}", in_code(reason)])
         if slow := row["too_slow"]:
             cases = sum(each["cases"] for each in slow)
             lines.append([row["name"], "in part", f"{cases} cases would take too long"])
     return markdown_table(["norm", "outcome", "reason"], lines, numbers=False) if lines else ""
 
 
-def unsupported(row: Row) -> dict[str, str]:
-    """Return the types that the norm does not take, each with what it said."""
-    return dict(row.get("unsupported", {}))
+def in_code(message: str) -> str:
+    """Return the end of a message as one line of code in a cell of a table."""
+    line = " ".join(message.replace("`", "'").replace("|", "/").split())
+    return f"`{line[-200:]}`"
 
 
 def not_tried(tried: Iterable[Tried]) -> str:

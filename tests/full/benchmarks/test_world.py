@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.environments import BASE, Peer
 from benchmarks.world import page, reproduce
+from benchmarks.world.__main__ import chosen_norms
 from benchmarks.world.judged import differences, rows
 from benchmarks.world.listed import FOLDER, Finding, read_findings, read_list
 from benchmarks.world.reproduce import SCRIPTS
@@ -32,6 +33,18 @@ def test_names_are_unique() -> None:
         assert homes.setdefault(package.peer.environment, package.peer) == package.peer
 
 
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        ("jax", ["JAX standardize", "JAX standardize, stable"]),
+        ("Flax RMS", ["Flax RMSNorm"]),
+        ("onnx", ["ONNX reference LayerNormalization", "ONNX reference RMSNormalization"]),
+    ],
+)
+def test_a_package_or_a_norm_is_chosen(only: str, names: list[str]) -> None:
+    assert [each.name for each in chosen_norms(PACKAGES, [only])] == names
+
+
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.name)
 def test_target_exists(norm: Any) -> None:
     if norm.operation:
@@ -41,7 +54,8 @@ def test_target_exists(norm: Any) -> None:
         return
     file, _, name = norm.target.partition(":")
     text = (FOLDER / "subjects" / file).read_text(encoding="utf-8")
-    assert re.search(rf"^({name}[,: =]|def {name}\()|\"{name}\"", text, re.MULTILINE), norm.target
+    made = rf"^((\w+, )*{name}[,: =]|def {name}\()|\"{name}\""
+    assert re.search(made, text, re.MULTILINE), norm.target
     assert bool(norm.operation) == (f"def {name}(" in text)  # a function says neither
 
 
@@ -88,6 +102,7 @@ def measured(name: str, grade: str, **changes: Any) -> dict[str, Any]:
         "verdicts": {"batch-invariant": "warn", "special values": "fail"},
         "recipes": {},
         "too_slow": [],
+        "unsupported": {"float16": "no kernel"},
         "errors": {"float32": {"length": curve}},
         "seconds": 2.6,
     } | changes
@@ -106,6 +121,7 @@ def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     assert "| better | [stable]{.grade-stable} | - | - | 2.0 | 31 |" in text
     assert "[warn]{.grade-conditional} | - | [fail]{.grade-fail} | 3 |" in text
     assert "| late | too slow | `not judged within 9 s` |" in text
+    assert "| better | unsupported: float16 | `no kernel` |" in text
     assert "numpy-ml 0.1.2" in text
     assert "1 packages, each" in text
 
