@@ -24,7 +24,7 @@ from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 
 OUTPUT = RESULTS / "world.json"
-SECONDS, TIME = 900.0, 120.0
+SECONDS, TIME = 900.0, 60.0
 
 
 class Limits(NamedTuple):

@@ -52,7 +52,8 @@ def page(report: Mapping[str, Any]) -> str:
     rows = report["rows"]
     parts = ["## Grades in float32", *tables(rows, "float32", long=True), LEGEND, FIGURES]
     for dtype in (each for each in FORMATS if each != "float32"):
-        parts += [f"## Grades in {dtype}", *tables(rows, dtype, long=dtype != "float64")]
+        if of_dtype := tables(rows, dtype, long=dtype != "float64"):
+            parts += [f"## Grades in {dtype}", *of_dtype]
     parts += ["## Findings", *(finding_text(each) for each in read_findings())]
     parts += ["## Not in the tables", outcomes(rows), not_tried(read_tried())]
     parts += ["## How it was run", how(report), called(rows)]
