@@ -181,7 +181,11 @@ SUBJECTS = [
     ("verify torch:no.such --operation rms_norm", "there is no module 'no'"),
     ("verify sleeps.py --start-seconds 0.2", "no answer within 0.2 s; --start-seconds"),
     ("verify subject.py --operation nonsense", "operation must be one of layer_norm"),
-    ("verify subject.py --operation rmsnorm", "got 'rmsnorm': did you mean rms_norm?"),
+    (
+        "verify subject.py --operation rmsnorm",
+        "'rmsnorm': did you mean rms_norm?",
+    ),
+    ("verify subject.py --operation LayerNorm", "'LayerNorm': did you mean layer_norm?"),
     ("compare subject.py", "Missing argument 'SECOND'"),
     ("compare subject.py nothing.py", "there is no file"),
     ("compare subject.py syntax.py", "SyntaxError"),

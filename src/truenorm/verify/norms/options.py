@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal, get_args
 
+from truenorm.tools.arguments import require_choice
 from truenorm.verify.formulas.arithmetic import flint
 from truenorm.verify.norms.quant import Quant
 from truenorm.verify.types import FORMATS
@@ -35,6 +36,8 @@ OF_UNITS = (
 )
 """The options of norms that divide a row into units, gate it or modulate it."""
 MOST_AXES = 4
+CLOSE = 0.8
+"""Likeness from which a name is taken for a misspelt one: RMSNorm is, batch_norm is not."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,9 @@ class Options:
     def __post_init__(self) -> None:
         """Raise ValueError for an option that is unknown, or excluded by another option."""
         if self.name not in (known := (*NAMES, *SPATIAL)):
-            close = get_close_matches(self.name, known, 1)
-            hint = "".join(f": did you mean {each}?" for each in close)
-            raise ValueError(
-                f"operation must be one of {', '.join(known)}; got {self.name!r}{hint}"
-            )
+            for close in get_close_matches(self.name.lower(), known, 1, CLOSE):
+                raise ValueError(f"unknown operation {self.name!r}: did you mean {close}?")
+            require_choice("operation", self.name, known)
         for option, choices in CHOICES.items():
             if (value := getattr(self, option)) not in choices:
                 names = ", ".join(filter(None, choices))

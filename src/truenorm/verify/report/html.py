@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,14 +99,23 @@ def _heat_map(
     return HeatMap([(group, list(outputs)) for group, outputs in outputs_of.items()], rows)
 
 
-def by_family(results: Sequence[CaseResult]) -> HeatMap:
-    """Return a heat map of families by type and output, with the worst result in each cell."""
-    return _heat_map(results, lambda each: each.family, lambda each: each.dtype)
+def by_family(results: Sequence[CaseResult], outside: Collection[str] = ()) -> HeatMap:
+    """Return a heat map of families by type and output, with the worst result in each cell.
+
+    The cases `outside` the domain have rows of their own.
+    """
+    return _heat_map(
+        results, lambda each: _row_name(each.family, each, outside), lambda each: each.dtype
+    )
 
 
-def by_case(results: Sequence[CaseResult]) -> HeatMap:
-    """Return a heat map of cases by output."""
-    return _heat_map(results, lambda each: each.case, lambda _: "")
+def by_case(results: Sequence[CaseResult], outside: Collection[str] = ()) -> HeatMap:
+    """Return a heat map of cases by output; rows of cases `outside` the domain say so."""
+    return _heat_map(results, lambda each: _row_name(each.case, each, outside), lambda _: "")
+
+
+def _row_name(name: str, result: CaseResult, outside: Collection[str]) -> str:
+    return f"{name}, beyond the domain" if result.case in outside else name
 
 
 VARIABLES = {
@@ -127,12 +136,16 @@ CEILING = 1e40
 
 
 class KappaPlot(NamedTuple):
-    """The plot of one output; `beyond` is the number of errors drawn at the top edge."""
+    """The plot of one output, with the number of some points.
+
+    `too_large` are drawn at the top edge; `outside` the domain points are hollow.
+    """
 
     output: str
     svg: str
     dtypes: list[str]
-    beyond: int
+    too_large: int
+    outside: int
 
 
 class _Frame(NamedTuple):
@@ -143,16 +156,23 @@ class _Frame(NamedTuple):
     top: float
 
 
-def draw(results: Sequence[CaseResult]) -> list[KappaPlot]:
-    """Draw the errors of the sweeps for each output, with the same axes."""
+def draw(results: Sequence[CaseResult], outside: Collection[str] = ()) -> list[KappaPlot]:
+    """Draw the errors of the sweeps for each output, with the same axes.
+
+    The points of cases `outside` the domain are hollow.
+    """
     points = [each for each in results if each.kind == "sweep"]
     return [
-        _draw_output(output, [each for each in points if each.output == output], _frame(points))
+        _draw_output(
+            output, [each for each in points if each.output == output], _frame(points), outside
+        )
         for output in dict.fromkeys(each.output for each in points)
     ]
 
 
-def _draw_output(output: str, points: Sequence[CaseResult], frame: _Frame) -> KappaPlot:
+def _draw_output(
+    output: str, points: Sequence[CaseResult], frame: _Frame, outside: Collection[str]
+) -> KappaPlot:
     dtypes = [name for name in FORMATS if any(each.dtype == name for each in points)]
     # A fixed salt gives the same file for the same data.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "truenorm", "font.size": 9}):
@@ -161,19 +181,23 @@ def _draw_output(output: str, points: Sequence[CaseResult], frame: _Frame) -> Ka
         _prepare(axes, frame)
         _draw_guides(axes, frame, [each.allowed for each in points])
         for name in dtypes:
-            _draw_points(axes, frame, name, [each for each in points if each.dtype == name])
+            of_type = [each for each in points if each.dtype == name]
+            for hollow in (False, True):
+                some = [each for each in of_type if (each.case in outside) == hollow]
+                _draw_points(axes, frame, name, some, hollow=hollow)
         svg = _inline(figure, output)
-    return KappaPlot(output, svg, dtypes, sum(map(_beyond, points)))
+    hollow_points = sum(each.case in outside for each in points)
+    return KappaPlot(output, svg, dtypes, sum(map(_is_too_large, points)), hollow_points)
 
 
-def _beyond(point: CaseResult) -> bool:
+def _is_too_large(point: CaseResult) -> bool:
     return not point.natural <= CEILING
 
 
 def _frame(points: Sequence[CaseResult]) -> _Frame:
     """Return round limits that include the tolerance and every point below CEILING."""
     kappas = [each.kappa for each in points if 1 / CEILING < each.kappa < CEILING] or [1.0]
-    errors = [each.natural for each in points if not _beyond(each)]
+    errors = [each.natural for each in points if not _is_too_large(each)]
     errors += [each.allowed for each in points]
     return _Frame(
         10.0 ** (np.floor(np.log10(min(kappas))) - 0.2),
@@ -237,15 +261,20 @@ def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:
         )
 
 
-def _draw_points(axes: Axes, frame: _Frame, dtype: str, points: Sequence[CaseResult]) -> None:
-    style: dict[str, Any] = {"color": PLACEHOLDERS[dtype], "linewidths": 0, "zorder": 3}
+def _draw_points(
+    axes: Axes, frame: _Frame, dtype: str, points: Sequence[CaseResult], *, hollow: bool
+) -> None:
+    colour = PLACEHOLDERS[dtype]
+    style: dict[str, Any] = {"color": colour, "linewidths": 0, "zorder": 3}
+    if hollow:
+        style |= {"color": "none", "edgecolors": colour, "linewidths": 0.8}
     style["clip_on"] = False  # half of a marker at the edge is outside
     kappas = _within([each.kappa for each in points], frame.left, frame.right)
     errors = _within([each.natural for each in points], FLOOR, frame.top)
-    beyond = np.array(list(map(_beyond, points)))
-    within = ~beyond
+    too_large = np.array(list(map(_is_too_large, points)), bool)
+    within = ~too_large
     axes.scatter(kappas[within], errors[within], 16, marker=MARKERS[dtype], alpha=0.75, **style)
-    axes.scatter(kappas[beyond], errors[beyond], 34, marker="^", **style)
+    axes.scatter(kappas[too_large], errors[too_large], 34, marker="^", **style)
 
 
 def _within(values: Sequence[float], low: float, high: float) -> Float64s:
@@ -278,6 +307,7 @@ def to_html(report: Report) -> str:
         lstrip_blocks=True,
     )
     results = (*report.results, *report.results_beyond)
+    outside = {each.case for each in report.results_beyond}
     return pages.get_template("report.html.j2").render(
         report=report,
         date=report.machine.get("date", today()),
@@ -285,11 +315,11 @@ def to_html(report: Report) -> str:
         words=wording,
         text=text,
         link=link,
-        plots=draw(results),
+        plots=draw(results, outside),
         markers=MARKERS,
         grades={(grade.dtype, grade.output): grade for grade in report.grades},
-        families=by_family(results),
-        cases=by_case(results),
+        families=by_family(results, outside),
+        cases=by_case(results, outside),
         levels=LEVELS,
     )
 

@@ -270,6 +270,15 @@ def recipe_notes(report: Report, dtype: str) -> list[str]:
     return notes
 
 
+def _notes_reason(report: Report) -> str:
+    """Return the notes on recipes, each with its types, for the last sentence."""
+    types: dict[str, list[str]] = {}
+    for dtype in recipe_lines(report):
+        for note in recipe_notes(report, dtype):
+            types.setdefault(note, []).append(dtype)
+    return "".join(f"; {' and '.join(dtypes)}: {note}" for note, dtypes in types.items())
+
+
 def _recipe_name(recipe: Recipe) -> str:
     if not recipe.name:
         return "none matches"
@@ -321,7 +330,8 @@ def verdict_line(report: Report) -> str:
 def conclusion(report: Report) -> str:
     """Return the reason of pass or fail in one sentence."""
     if report.passed:
-        return f"{_pass_reason(report)}{_beyond_reason(report)}{_rest(report)}."
+        notes = _notes_reason(report)
+        return f"{_pass_reason(report)}{_beyond_reason(report)}{_rest(report)}{notes}."
     parts = []
     if new := report.failures:
         parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from shared.verify.honest import HONEST, ordinary_report, over_rows, pairwise, q
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
+from truenorm.verify.report.wording import conclusion
 from truenorm.verify.types import Array
 
 LAYER_NORM, RMS_NORM = tv.norm("layer_norm"), tv.norm("rms_norm")
@@ -144,6 +146,10 @@ def test_note_in_every_form() -> None:
     show(report, Console(file=page, width=200))
     assert f"note: {note}" in page.getvalue()
     assert f"note: {note}" in to_html(report)
+    assert report.passed
+    assert conclusion(report) == f"stable; bfloat16: {note}."
+    failing = replace(report, grades=(replace(report.grades[0], grade="wrong"),))
+    assert conclusion(failing) == "below stable: y in bfloat16."
     assert json.loads(to_json(report))["recipes"][0]["explanation"] == note
 
 

@@ -7,13 +7,20 @@ import unicodedata
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
+import truenorm.verify as tv
 from shared.verify.fake_report import NASTY, failing_report, passing_report, sweep
+from truenorm.verify.collecting import collect
+from truenorm.verify.grading import grades
 from truenorm.verify.grading.report import GRADES, VERDICTS, CaseResult
+from truenorm.verify.operation import MODEL_INPUT
 from truenorm.verify.operations import OUTPUTS
 from truenorm.verify.report import wording
 from truenorm.verify.report.html import VARIABLES, Cell, by_case, by_family, draw, to_html
+from truenorm.verify.running.runners import InProcess
+from truenorm.verify.types import Array
 
 EMPTY = {"meta", "br", "path", "use"}
 
@@ -211,6 +218,44 @@ def test_a_family_shows_its_worst_case() -> None:
     assert by_family(results).rows == [("a", [Cell("h6", "∞", "a-2: y is off by 2.0 ulp")])]
 
 
+def test_cases_beyond_the_domain_have_rows_of_their_own() -> None:
+    results = [result("a-1"), result("a-2", natural=20.0), result("b-1", natural=30.0)]
+    rows = dict(by_family(results, {"a-2", "b-1"}).rows)
+    assert {name: cell and cell.text for name, (cell,) in rows.items()} == {
+        "a": "0.10",
+        "a, beyond the domain": "2.0",
+        "b, beyond the domain": "3.0",
+    }
+    names = [name for name, _ in by_case(results, {"b-1"}).rows]
+    assert names == ["a-1", "a-2", "b-1, beyond the domain"]
+
+
+def two_passes(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    """Return y with a mean of one float32."""
+    c = x - x.mean(axis=-1, keepdims=True)
+    y: Array = gamma * c / np.sqrt((c * c).mean(axis=-1, keepdims=True) + np.float32(eps)) + beta
+    return y
+
+
+def test_a_page_that_passes_says_why_a_point_is_above_its_limit() -> None:
+    """Beyond the domain a kernel may have any error: hollow points and rows say so."""
+    names = ["float32-normal-4x17", "float32-offset-10-4x67", "float32-offset-1e4-4x67"]
+    suite = [tv.case(name) for name in names]
+    subject = tv.Subject(two_passes, name="kernel")
+    records = collect(InProcess(subject), suite)
+    report = grades.grade("kernel", suite, records, outputs=["y"], domain=MODEL_INPUT)
+    assert report.passed
+    above = [each for each in report.results_beyond if each.natural > each.allowed]
+    assert above
+    assert not [each for each in report.results if each.natural > each.allowed]
+    page = Page(to_html(report))
+    assert "○ 2 hollow: beyond |x| <= 1e4 and kappa <= 10, without a grade" in "".join(
+        page.of("figcaption")
+    )
+    assert "offset, beyond the domain" in page.of("th")
+    assert "offset" not in page.of("th")
+
+
 def test_cells_that_were_not_judged() -> None:
     results = [result("a-1"), result("b-1", "float16", "dx"), result("b-2", "float32", "dx")]
     heat_map = by_family(results)
@@ -257,10 +302,27 @@ def test_points_have_the_colour_of_their_type() -> None:
     assert len(markers(plot.svg, "float16")) == len(sweep("float16", "y"))
 
 
+STROKE = "stroke: var(--float32)"
+"""The style of a hollow point."""
+
+
+def test_points_beyond_the_domain_are_hollow() -> None:
+    results = sweep("float32", "y")
+    outside = {each.case for each in results if each.kappa > 1e3}
+    (plot,) = draw(results, outside)
+    assert plot.outside == len(outside) > 0
+    elements = ET.fromstring(plot.svg).iter()
+    stroked = [each for each in elements if STROKE in each.attrib.get("style", "")]
+    assert len(stroked) == len(outside)
+    assert len(markers(plot.svg, "float32")) >= len(results) - plot.too_large
+    (whole,) = draw(results)
+    assert whole.outside == 0
+
+
 def test_infinite_errors_are_at_the_top_edge_and_counted() -> None:
     (plot,) = draw(sweep("float32", "y"))
     infinite = sum(math.isinf(each.natural) for each in sweep("float32", "y"))
-    assert plot.beyond == infinite > 0
+    assert plot.too_large == infinite > 0
     heights = sorted(y for _, y in markers(plot.svg, "float32"))
     assert heights[0] == heights[infinite - 1] < heights[infinite]
 
@@ -285,7 +347,7 @@ def test_any_number_stays_within_the_frame(natural: float, kappa: float) -> None
     box = ET.fromstring(plot.svg).attrib["viewBox"].split()
     drawn = markers(plot.svg, "float32")
     assert len(drawn) == 4
-    assert plot.beyond == (not natural < 1e40)
+    assert plot.too_large == (not natural < 1e40)
     for x, y in drawn:
         assert 0 <= x <= float(box[2])
         assert 0 <= y <= float(box[3])
