@@ -9,6 +9,7 @@ sum over rows, finite terms count. A result without a value, such as 0/0, is NaN
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,25 +20,27 @@ from truenorm.verify.formulas.arithmetic import (
     Balls,
     Exact,
     Floats,
+    IrrationalError,
     Roots,
     Special,
     Values,
     along,
     evaluate,
-    flint,
     round_arb,
 )
 from truenorm.verify.formulas.balls import Ball, round_ball
-from truenorm.verify.formulas.graph import Node, needed
+from truenorm.verify.formulas.functions import FUNCTIONS, flint
+from truenorm.verify.formulas.graph import SUMS, Node, mixed_axes, needed
 from truenorm.verify.oracle import round_exactly
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
 Given = Mapping[str, Float64s]
 Mask = NDArray[np.bool_]
-FIRST_BITS, MOST_BITS = 256, 2**14
+FIRST_BITS, MOST_BITS, DEFINED_BITS = 256, 2**14, 2**10
 """Precision of arbs: it is multiplied by four until a rounding is decided. A number that is
 undecided at the last is taken for a tie, as sums over rows may be. For gradients of a gate before
-the norm this is not proven: their answer may be the other neighbour of the tie."""
+the norm this is not proven: their answer may be the other neighbour of the tie. A number that is
+not finite with `DEFINED_BITS` has no value."""
 
 
 class Answers:
@@ -55,6 +58,7 @@ class Answers:
 
     @np.errstate(all="ignore")  # an overflow makes a radius infinite or NaN
     def __init__(self, outputs: Mapping[str, Node], given: Given, repeats: int = 1) -> None:
+        self._unchanged = given
         self.given = {name: np.where(np.isfinite(v), v, 0.0) for name, v in given.items()}
         self.outputs, self.repeats, self.unproven = outputs, repeats, 0
         self.balls = evaluate(outputs.values(), Balls, self.given)
@@ -85,15 +89,25 @@ class Answers:
             values = np.where(np.isinf(values) & (special == 2), np.nan, values)
             _set(pairs, special > 0, values)
             is_open &= special == 0
-        if is_open.any():
-            part = _Part(node, is_open)
-            given = {name: part.of(each) for name, each in self.given.items()}
-
-            def compute(arithmetic: type[Floats]) -> Any:
-                return arithmetic.map(evaluate([node], arithmetic, given)[node], part.wanted)
-
-            pairs.reshape(-1, 2)[part.places] = self._exactly(node, compute, kind, 0)
+            # Such as the softmax of a row with minus infinity.
+            depends = (special > 0) & np.isfinite(values) & (values != 0)
+            self._set_exactly(pairs, node, depends, kind, self._unchanged)
+        self._set_exactly(pairs, node, is_open, kind, self.given)
         return pairs
+
+    def _set_exactly(
+        self, pairs: Float64s, node: Node, is_open: Mask, kind: str, inputs: Given
+    ) -> None:
+        """Set some elements to exact numbers or arbs, rounded."""
+        if not is_open.any():
+            return
+        part = _Part(node, is_open)
+        given = {name: part.of(each) for name, each in inputs.items()}
+
+        def compute(arithmetic: type[Floats]) -> Any:
+            return arithmetic.map(evaluate([node], arithmetic, given)[node], part.wanted)
+
+        pairs.reshape(-1, 2)[part.places] = self._exactly(node, compute, kind, 0)
 
     def _sums(self, node: Node, kind: str) -> Float64s:
         """Return rounded sums; those over rows count repeated rows."""
@@ -132,10 +146,11 @@ class Answers:
         self, node: Node, compute: Callable[[type[Floats]], Any], kind: str, repeats: int
     ) -> Float64s:
         """Return rounded numbers, or sums of columns that are repeated."""
-        if all(each.op != "sigmoid" for each in needed(node)):
-            roots: Roots = compute(Exact)
-            numbers = roots.column_sums(repeats) if repeats else roots.exact()
-            return round_exactly(numbers, FORMATS[kind])
+        if _has_exact_numbers(node):
+            with suppress(IrrationalError):
+                roots: Roots = compute(Exact)
+                numbers = roots.column_sums(repeats) if repeats else roots.exact()
+                return round_exactly(numbers, FORMATS[kind])
         module, target, bits = flint(), FORMATS[kind], FIRST_BITS
         pairs = np.full((0, 2), np.nan)
         while bits <= MOST_BITS and (np.isnan(pairs[:, 0]).any() or not pairs.size):
@@ -143,6 +158,8 @@ class Answers:
                 arbs = compute(Arbs)
                 arbs = arbs.sum(axis=0) * repeats if repeats else arbs
                 pairs = pairs if pairs.size else np.full((len(arbs), 2), np.nan)
+                if bits > DEFINED_BITS and not any(each.is_finite() for each in arbs):
+                    break
                 for place in np.flatnonzero(np.isnan(pairs[:, 0])).tolist():
                     value = round_arb(arbs[place], target)
                     if value is None and bits == MOST_BITS:
@@ -162,7 +179,7 @@ class _Part:
     """
 
     def __init__(self, node: Node, chosen: Mask) -> None:
-        summed = {axis for each in needed(node) if each.op in SUMS for axis in each.settings[0]}
+        summed = {axis for each in needed(node) for axis in mixed_axes(each)}
         self._free = [axis for axis in range(chosen.ndim) if axis not in summed]
         inner = tuple(summed)
         self._at = np.argwhere(chosen.any(axis=inner, keepdims=True))
@@ -181,7 +198,15 @@ class _Part:
         return np.broadcast_to(array, self._chosen.shape)[self._chosen]
 
 
-SUMS = ("sum", "mean")
+def _has_exact_numbers(node: Node) -> bool:
+    """Return True for at most one root, which no sum mixes with other roots, and no function."""
+    steps = needed(node)
+    roots = [each for each in steps if each.op == "inverse_root"]
+    if len(roots) > 1 or any(each.op in FUNCTIONS for each in steps):
+        return False
+    after = [each for each in steps if roots and roots[0] in needed(each)]
+    summed = {axis for each in after if each.op in SUMS for axis in each.settings[0]}
+    return not roots or summed.isdisjoint(roots[0].axes)
 
 
 def _rounded(ball: Ball, kind: str) -> tuple[Float64s, Mask]:

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, InverseRoot, Term, round_ratio
 from truenorm.verify.formulas.balls import Ball
+from truenorm.verify.formulas.functions import FUNCTIONS, by_arbs, flint
 from truenorm.verify.formulas.graph import Node, needed
 from truenorm.verify.oracle import ONE, ExactNumber, LinearInRoot, NonFinite, SumOfRoots
 from truenorm.verify.types import Array, Float64s
@@ -24,8 +26,11 @@ from truenorm.verify.types import Array, Float64s
 Objects = NDArray[np.object_]
 Values = dict[Node, Any]
 Axes = tuple[int, ...]
-GATE_BITS = 160
-"""The precision of a sigmoid that is stored in a ball: more than double-double has."""
+Mask = NDArray[np.bool_]
+
+
+class IrrationalError(ArithmeticError):
+    """A step has no exact number a + b*r."""
 
 
 def evaluate(
@@ -48,8 +53,12 @@ def result_of(
     """Return the numbers of a step, from those of its arguments."""
     if node.op == "given":
         return arithmetic.of(given[node.settings[0]])
+    if node.op == "index":
+        return given[node.settings[0]].astype(np.intp)
     if node.op == "constant":
         return arithmetic.of(np.full(1, node.settings[0]))
+    if node.op in FUNCTIONS:
+        return arithmetic.function(node.op, *args)
     return getattr(arithmetic, node.op)(*args, *node.settings)
 
 
@@ -82,16 +91,67 @@ class Floats:
     add: Callable[[Any, Any], Any] = staticmethod(operator.add)
     sub: Callable[[Any, Any], Any] = staticmethod(operator.sub)
     mul: Callable[[Any, Any], Any] = staticmethod(operator.mul)
+    div: Callable[[Any, Any], Any] = staticmethod(operator.truediv)
     over: Callable[[Any, int], Any] = staticmethod(operator.truediv)
+    abs: Callable[[Any], Any] = staticmethod(abs)
     inverse_root: Callable[[Any], Any] = staticmethod(lambda x: 1 / np.sqrt(x))
-    sigmoid: Callable[[Any], Any] = staticmethod(lambda x: 1 / (1 + np.exp(-x)))
+    function: Callable[[str, Any], Any] = staticmethod(lambda name, x: FUNCTIONS[name].floats(x))
     map: Callable[[Any, Callable[[Array], Array]], Any] = staticmethod(lambda x, change: change(x))
-    where: Callable[[NDArray[np.bool_], Any, Any], Any] = staticmethod(np.where)
+    where: Callable[[Mask, Any, Any], Any] = staticmethod(np.where)
+    is_true: Callable[[Any], Mask] = staticmethod(lambda condition: condition > 0.5)
 
     @staticmethod
     def sum(x: Any, axes: Axes) -> Any:
         """Sum along axes, which stay."""
         return x.sum(axis=axes, keepdims=True)
+
+    @staticmethod
+    def largest(x: Any, axes: Axes) -> Any:
+        """Return the largest element along axes, which stay."""
+        return x.max(axis=axes, keepdims=True)
+
+    @staticmethod
+    def compare(x: Any, y: Any, how: str) -> Any:
+        """Return 1 where a comparison is true, else 0."""
+        return getattr(np, how)(x, y).astype(np.float64)
+
+    @classmethod
+    def select(cls, condition: Any, x: Any, y: Any) -> Any:
+        """Return x where a condition is 1, else y."""
+        return cls.where(cls.is_true(condition), x, y)
+
+    @classmethod
+    def power(cls, x: Any, exponent: int) -> Any:
+        """Multiply by itself."""
+        result = x
+        for _ in range(exponent - 1):
+            result = cls.mul(result, x)
+        return result
+
+    @classmethod
+    def take(cls, x: Any, index: NDArray[np.intp], axis: int) -> Any:
+        """Return the elements at an index."""
+        return cls.map(x, lambda each: np.take_along_axis(each, index, axis))
+
+    @classmethod
+    def put(cls, x: Any, index: NDArray[np.intp], like: Any, axis: int) -> Any:
+        """Return zeros with numbers at an index."""
+
+        def among_zeros(each: Array) -> Array:
+            zeros = np.zeros(like.shape, each.dtype)
+            np.put_along_axis(zeros, index, each, axis)
+            return zeros
+
+        return cls.map(x, among_zeros)
+
+    @classmethod
+    def rotate_half(cls, x: Any, axis: int) -> Any:
+        """Return the second half of an axis with the other sign, then the first half."""
+        half = x.shape[axis] // 2
+        swapped = cls.map(x, lambda each: np.roll(each, -half, axis=axis))
+        negative = cls.sub(cls.of(np.zeros(1)), swapped)
+        shape = [-1 if place == axis else 1 for place in range(len(x.shape))]
+        return cls.where((np.arange(x.shape[axis]) < half).reshape(shape), negative, swapped)
 
     @classmethod
     def mean(cls, x: Any, axes: Axes, share: float) -> Any:
@@ -125,9 +185,12 @@ class Floats:
 class Special(Floats):
     """Where numbers depend on an input that is not finite: 1 by elements, 2 through a sum."""
 
-    add = sub = mul = staticmethod(np.maximum)
+    add = sub = mul = div = staticmethod(np.maximum)
     over = staticmethod(lambda x, _: x)
-    inverse_root = sigmoid = staticmethod(lambda x: x)
+    abs = inverse_root = staticmethod(lambda x: x)
+    function = staticmethod(lambda _, x: x)
+    compare = staticmethod(lambda x, y, how: np.maximum(x, y))  # noqa: ARG005 (a keyword)
+    select = staticmethod(lambda condition, x, y: np.maximum(np.maximum(condition, x), y))
 
     @staticmethod
     def of(values: Float64s) -> Any:
@@ -138,6 +201,11 @@ class Special(Floats):
     def sum(x: Any, axes: Axes) -> Any:
         """Return 2 for a sum with such a number."""
         return np.where(x.any(axis=axes, keepdims=True), np.int8(2), np.int8(0))
+
+    @classmethod
+    def largest(cls, x: Any, axes: Axes) -> Any:
+        """Return 2 for rows with such a number."""
+        return cls.sum(x, axes)
 
 
 def _where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
@@ -150,8 +218,11 @@ class Balls(Floats):
     """Arrays of `truenorm.verify.formulas.balls.Ball`."""
 
     of = staticmethod(Ball.of)
+    div = staticmethod(lambda x, y: x * y.reciprocal())
     over = staticmethod(Ball.over)
+    abs = staticmethod(lambda x: _where(x.high < 0, -x, x))
     inverse_root = staticmethod(Ball.inverse_root)
+    function = staticmethod(by_arbs)
     map = staticmethod(Ball.map)
     where = staticmethod(_where)
 
@@ -163,38 +234,28 @@ class Balls(Floats):
         return summed.map(lambda each: each.reshape(kept))
 
     @staticmethod
-    def sigmoid(x: Ball) -> Ball:
-        """Return 1/(1 + exp(-x)), by an arb for each ball that differs from others."""
-        module = flint()
-        flat = np.stack([each.reshape(-1) for each in (x.high, x.low, x.radius)], axis=1)
-        different, place = np.unique(flat.view("V24"), return_inverse=True)
-        results = []
-        with module.ctx.workprec(GATE_BITS):
-            for high, low, radius in different.view(np.float64).reshape(-1, 3).tolist():
-                value = _sigmoid(module.arb(high) + module.arb(low) + module.arb(0, radius))
-                first = float(value.mid())
-                rest = value - module.arb(first)
-                second = float(rest.mid())
-                # The distance of both floats from the true value, rounded up.
-                left = float((rest - module.arb(second)).abs_upper()) * (1 + 2.0**-40)
-                results.append((first, second, left + 2.0**-1060 if first < 2 else np.nan))
-        columns = np.array(results).reshape(-1, 3)[place.reshape(-1)].T
-        return Ball(*columns.reshape(3, *x.shape))
+    def largest(x: Ball, axes: Axes) -> Ball:
+        """Return the largest of the centres: no number is further from its centre."""
+        high = x.high.max(axis=axes, keepdims=True)
+        low = np.where(x.high == high, x.low, -np.inf).max(axis=axes, keepdims=True)
+        return Ball(high, low, x.radius.max(axis=axes, keepdims=True))
 
+    @staticmethod
+    def compare(x: Ball, y: Ball, how: str) -> Ball:
+        """Return 1 or 0; the radius is NaN where balls do not decide."""
+        apart = x - y
+        same = (x.high == y.high) & (x.low == y.low)  # infinite ones, too
+        centre = np.where(same, 0.0, apart.high)
+        exact = same & (x.radius == 0) & (y.radius == 0)
+        decided = exact | (np.abs(apart.high) > 2 * apart.radius)
+        holds = getattr(np, how)(centre, 0.0).astype(np.float64)
+        return Ball(holds, np.zeros_like(holds), np.where(decided, 0.0, np.nan))
 
-def flint() -> Any:
-    """Return the module of python-flint, which gates need."""
-    try:
-        import flint as module
-    except ImportError as missing:
-        raise ValueError(
-            "a gate needs the package python-flint: pip install 'truenorm[verify]'"
-        ) from missing
-    return module
-
-
-def _sigmoid(z: Any) -> Any:
-    return 1 / (1 + (-z).exp())
+    @classmethod
+    def select(cls, condition: Ball, x: Ball, y: Ball) -> Ball:
+        """Return x where a condition is 1, else y."""
+        chosen = _where(condition.high > 0.5, x, y)
+        return Ball(chosen.high, chosen.low, chosen.radius + condition.radius)
 
 
 def _each(function: Callable[[Any], Any], values: Array) -> Objects:
@@ -218,9 +279,50 @@ class Arbs(Floats):
         return _each(lambda each: each.rsqrt(), x)
 
     @staticmethod
-    def sigmoid(x: Objects) -> Objects:
-        """Return 1/(1 + exp(-x))."""
-        return _each(_sigmoid, x)
+    def function(name: str, x: Objects) -> Objects:
+        """Return a function of each number."""
+        return _each(FUNCTIONS[name].arb, x)
+
+    @staticmethod
+    def largest(x: Objects, axes: Axes) -> Objects:
+        """Return the largest element along axes, which stay."""
+        kept = [1 if place in axes else size for place, size in enumerate(x.shape)]
+        rows = along(x, axes)
+        results = np.empty(rows.shape[1], object)
+        for place, column in enumerate(rows.T.tolist()):
+            results[place] = reduce(lambda one, other: one.max(other), column)
+        return results.reshape(kept)
+
+    @staticmethod
+    def compare(x: Objects, y: Objects, how: str) -> Objects:
+        """Return 1 or 0, or NaN where neither is certain."""
+        module, true = flint(), getattr(operator, OPERATORS[how])
+        false = getattr(operator, OPERATORS[OPPOSITE[how]])
+        x, y = np.broadcast_arrays(x, y)
+        results = np.empty(x.size, object)
+        for place, (one, other) in enumerate(zip(x.flat, y.flat, strict=True)):
+            certain = true(one, other), false(one, other)
+            results[place] = module.arb(1.0 if certain[0] else 0.0 if certain[1] else math.nan)
+        return results.reshape(x.shape)
+
+    @staticmethod
+    def is_true(condition: Objects) -> Mask:
+        """Return where a condition is 1."""
+        return np.array([each == 1 for each in condition.flat], bool).reshape(condition.shape)
+
+    @classmethod
+    def select(cls, condition: Objects, x: Objects, y: Objects) -> Objects:
+        """Return x where a condition is 1, else y; NaN where it is neither."""
+        chosen = np.where(cls.is_true(condition), x, y)
+        unknown = np.array([each != each for each in condition.flat], bool)
+        return np.where(unknown.reshape(condition.shape), flint().arb(math.nan), chosen)
+
+
+OPERATORS = {"greater": "gt", "greater_equal": "ge", "equal": "eq", "less": "lt"}
+OPERATORS |= {"less_equal": "le", "not_equal": "ne"}
+OPPOSITE = {"greater": "less_equal", "greater_equal": "less", "equal": "not_equal"}
+LARGEST_EXPONENT = 20_000
+"""Numbers beyond two to this power are infinite in each type, and their inverses 0."""
 
 
 def round_arb(ball: Any, target: FloatFormat, *, is_last: bool = False) -> float | None:
@@ -233,6 +335,8 @@ def round_arb(ball: Any, target: FloatFormat, *, is_last: bool = False) -> float
     ends = []
     for end in (ball.lower(), ball.upper()):
         mantissa, exponent = (int(each) for each in end.man_exp())
+        if abs(exponent) > LARGEST_EXPONENT:
+            exponent = int(math.copysign(LARGEST_EXPONENT, exponent))
         ends.append(round_ratio(mantissa << max(0, exponent), 1 << max(0, -exponent), target))
     if ends[0] == ends[1]:
         return ends[0]
@@ -332,6 +436,8 @@ class Exact(Floats):
     @staticmethod
     def of(values: Float64s) -> Roots:
         """Return given numbers."""
+        if not np.isfinite(values).all():
+            raise IrrationalError
         a = _each(Fraction, values)
         return Roots(a, _zeros(a), _zeros(a))
 
@@ -347,11 +453,54 @@ class Exact(Floats):
         return Roots(x.a / count, x.b / count, x.w)
 
     @staticmethod
+    def div(x: Roots, y: Roots) -> Roots:
+        """Divide by rational numbers."""
+        divisor = _rational(y)
+        if not divisor.all():
+            raise IrrationalError
+        return Roots(x.a / divisor, x.b / divisor, x.w)
+
+    @staticmethod
+    def abs(x: Roots) -> Roots:
+        """Return magnitudes of rational numbers."""
+        return Roots(np.abs(_rational(x)), x.b, x.w)
+
+    @staticmethod
+    def largest(x: Roots, axes: Axes) -> Roots:
+        """Return the largest of rational numbers along axes, which stay."""
+        a = np.asarray(_rational(x).max(axis=axes, keepdims=True))
+        return Roots(a, _zeros(a), _zeros(a))
+
+    @staticmethod
+    def compare(x: Roots, y: Roots, how: str) -> Roots:
+        """Compare rational numbers."""
+        holds = getattr(np, how)(_rational(x), _rational(y)).astype(np.float64)
+        return Exact.of(holds)
+
+    @staticmethod
+    def is_true(condition: Roots) -> Mask:
+        """Return where a condition is 1."""
+        return np.asarray(condition.a == 1, bool)
+
+    @staticmethod
+    def function(*_: Any) -> Roots:
+        """Raise IrrationalError: there is no exact number."""
+        raise IrrationalError
+
+    @staticmethod
     def inverse_root(x: Roots) -> Roots:
         """Return 1/sqrt of rational numbers."""
+        _rational(x)
         b = _zeros(x.a) + Fraction(1)
         b[x.a == 0] = math.nan
         return Roots(_zeros(x.a), b, _or_one(x.a))
+
+
+def _rational(x: Roots) -> Objects:
+    """Return rational numbers."""
+    if x.b.any():
+        raise IrrationalError
+    return x.a
 
 
 def _zeros(like: Objects) -> Objects:

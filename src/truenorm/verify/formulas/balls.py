@@ -12,7 +12,8 @@ its own rounding errors to the radius, so every result has a proven bound. With 
   Two products and two sums are rounded, of at most u, u, 2u and 3u times \|ab\|: together
   8u^2\|ab\|, and 16u^2 is used. Underflow loses at most about 2^-1070: 2^-1060 is added.
 - An inverse root is approximated, and its residual bounds its error: if w*r^2 = 1 - e with
-  \|e\| <= 1/2, then 1/sqrt(w) = r/sqrt(1 - e), which differs from r by at most r*\|e\|.
+  \|e\| <= 1/2, then 1/sqrt(w) = r/sqrt(1 - e), which differs from r by at most r*\|e\|. In the
+  same way 1/x = r/(1 - e) with x*r = 1 - e, which differs from r by at most 2*\|r*e\|.
 
 Radii are computed in float64 and enlarged by 2^-20 each time, for more roundings than a column has
 rows. A product that overflows has an infinite radius.
@@ -140,6 +141,16 @@ class Ball:
         # The error of 1/count is then residual^2/count, and a rounding of it.
         high, low = _fast_two_sum(guess, guess * residual)
         return self * Ball(high, low, 4 * U_SQUARED * guess)
+
+    def reciprocal(self) -> "Ball":
+        """Return 1/x; the radius is NaN where there is no bound."""
+        start, one = Ball.of(1.0 / self.high), Ball.of(np.ones_like(self.high))
+        guess = start + start * (one - self * start)
+        guess = Ball(guess.high, guess.low, np.zeros_like(guess.high))
+        residual = one - self * guess
+        error = np.abs(residual.high) + np.abs(residual.low) + residual.radius
+        radius = np.where(error <= 0.5, 2 * np.abs(guess.high) * error * ENLARGED, np.nan)
+        return Ball(guess.high, guess.low, radius)
 
     def inverse_root(self) -> "Ball":
         """Return 1/sqrt of positive numbers; the radius is NaN where there is no bound."""

@@ -10,8 +10,21 @@ from typing import Any, Union
 
 Axes = frozenset[int]
 Number = Union["Node", float]
-SIGNS = {"add": " + ", "sub": " - ", "mul": "*"}
-FUNCTIONS = {"inverse_root": "1/sqrt({})", "sigmoid": "sigma({})", "first": "{}", "pad": "{}"}
+SIGNS = {"add": " + ", "sub": " - ", "mul": "*", "div": "/"}
+COMPARED = {"greater": " > ", "greater_equal": " >= ", "equal": " == "}
+TEXTS = {
+    "first": "{}",
+    "pad": "{}",
+    "spread": "{}",
+    "largest": "max({})",
+    "power": "({})**{}",
+    "inverse_root": "1/sqrt({})",
+    "sigmoid": "sigma({})",
+}
+SUMS = ("sum", "mean", "largest")
+MOVES = ("first", "pad", "take", "put", "rotate_half")
+FLAT = ("compare", "index")
+"""Steps without a gradient: comparisons, and indices."""
 
 
 class Node:
@@ -65,6 +78,52 @@ class Node:
         """Multiply a number."""
         return _binary("mul", other, self)
 
+    def __truediv__(self, other: Number) -> "Node":
+        """Divide."""
+        return _binary("div", self, other)
+
+    def __rtruediv__(self, other: float) -> "Node":
+        """Divide a number."""
+        return _binary("div", other, self)
+
+    def __neg__(self) -> "Node":
+        """Negate."""
+        return _binary("mul", -1.0, self)
+
+    def __pow__(self, exponent: int) -> "Node":
+        """Raise to a power that is an integer."""
+        if not isinstance(exponent, int):
+            raise TypeError(f"the exponent of ** must be an integer, got {exponent!r}")
+        if exponent < 0:
+            return 1.0 / self**-exponent
+        if exponent == 0:
+            return constant(1.0)
+        return self if exponent == 1 else Node("power", (self,), self.axes, (exponent,))
+
+    def __abs__(self) -> "Node":
+        """Return the magnitude."""
+        return Node("abs", (self,), self.axes)
+
+    def __gt__(self, other: Number) -> "Node":
+        """Return 1 where the step is greater, else 0."""
+        return compare("greater", self, other)
+
+    def __ge__(self, other: Number) -> "Node":
+        """Return 1 where the step is at least as great, else 0."""
+        return compare("greater_equal", self, other)
+
+    def __lt__(self, other: Number) -> "Node":
+        """Return 1 where the step is less, else 0."""
+        return compare("greater", other, self)
+
+    def __le__(self, other: Number) -> "Node":
+        """Return 1 where the step is at most as great, else 0."""
+        return compare("greater_equal", other, self)
+
+    def __bool__(self) -> bool:
+        """Raise TypeError: a formula is called once, for all numbers."""
+        raise TypeError(f"a formula cannot branch on {self!r}: use where(condition, a, b)")
+
     def __repr__(self) -> str:
         """Return the name, or the formula."""
         if self.name:
@@ -72,11 +131,14 @@ class Node:
         if self.op == "constant":
             return f"{self.settings[0]:g}"
         parts = [repr(each) for each in self.args]
+        if self.op == "compare":
+            return COMPARED[self.settings[0]].join(parts)
         if self.op in SIGNS:
-            if self.op == "mul":
+            if self.op in ("mul", "div"):
                 parts = [f"({text})" if " " in text else text for text in parts]
             return SIGNS[self.op].join(parts)
-        return FUNCTIONS.get(self.op, f"{self.op}({{}})").format(parts[0])
+        text = TEXTS.get(self.op, f"{self.op}({', '.join(parts)})")
+        return text.format(parts[0], *self.settings)
 
 
 def constant(value: float) -> Node:
@@ -89,16 +151,33 @@ def given(name: str, axes: Collection[int]) -> Node:
     return Node("given", (), axes, (name,), name)
 
 
+def as_node(value: Number) -> Node:
+    """Return a step, or a number as a step."""
+    if isinstance(value, Node):
+        return value
+    if not isinstance(value, int | float):
+        raise TypeError(f"expected a number or a step of the formula, got {value!r}")
+    return constant(float(value))
+
+
+def compare(how: str, left: Number, right: Number) -> Node:
+    """Return 1 where two steps compare so, else 0: `how` is one of `COMPARED`."""
+    one, other = as_node(left), as_node(right)
+    return Node("compare", (one, other), one.axes | other.axes, (how,))
+
+
 def _binary(op: str, left: Number, right: Number) -> Node:
     """Return a sum, a difference or a product; none with 0 or 1, as absent parameters are."""
-    one, other = (each if isinstance(each, Node) else constant(each) for each in (left, right))
+    one, other = as_node(left), as_node(right)
+    if op == "div" and one.op == other.op == "constant":
+        return Node(op, (one, other), ())  # exact: a quotient of float64 numbers is rounded
     a, b = (each.settings[0] if each.op == "constant" else None for each in (one, other))
     if a is not None and b is not None:
         return constant({"add": a + b, "sub": a - b, "mul": a * b}[op])
-    neutral = 1 if op == "mul" else 0
+    neutral = 1 if op in ("mul", "div") else 0
     if b == neutral:
         return one
-    if a == neutral and op != "sub":
+    if a == neutral and op not in ("sub", "div"):
         return other
     return Node(op, (one, other), one.axes | other.axes)
 
@@ -123,14 +202,41 @@ def mean(x: Node, axes: Collection[int], share: float = 1.0) -> Node:
     return Node("mean", (x,), x.axes - frozenset(axes), (tuple(sorted(axes)), share))
 
 
-def inverse_root(x: Node) -> Node:
+def largest(x: Node, axes: Collection[int]) -> Node:
+    """Return the largest element along axes, which stay."""
+    return Node("largest", (x,), x.axes - frozenset(axes), (tuple(sorted(axes)),))
+
+
+def inverse_root(x: Number) -> Node:
     """Return 1/sqrt(x)."""
-    return Node("inverse_root", (x,), x.axes)
+    return function("inverse_root", x)
 
 
 def sigmoid(x: Node) -> Node:
     """Return 1/(1 + exp(-x))."""
-    return Node("sigmoid", (x,), x.axes)
+    return function("sigmoid", x)
+
+
+def function(op: str, x: Number) -> Node:
+    """Return a function of each number."""
+    inside = as_node(x)
+    return Node(op, (inside,), inside.axes)
+
+
+def select(condition: Node, x: Number, y: Number) -> Node:
+    """Return x where a condition is 1, and y where it is 0."""
+    args = condition, as_node(x), as_node(y)
+    return Node("select", args, frozenset().union(*(each.axes for each in args)))
+
+
+def take(x: Node, index: Node, axis: int) -> Node:
+    """Return the element of each row at an index."""
+    return Node("take", (x, index), x.axes - {axis} | index.axes, (axis,))
+
+
+def rotate_half(x: Node, axis: int) -> Node:
+    """Return the second half of an axis with the other sign, then the first half."""
+    return Node("rotate_half", (x,), x.axes, (axis,))
 
 
 def first(x: Node, axis: int, share: float) -> Node:
@@ -141,6 +247,13 @@ def first(x: Node, axis: int, share: float) -> Node:
 def pad(x: Node, like: Node, axis: int) -> Node:
     """Return x with zeros behind it, up to the size that an axis of another step has."""
     return Node("pad", (x, like), x.axes | like.axes, (axis,))
+
+
+def mixed_axes(node: Node) -> tuple[int, ...]:
+    """Return the axes along which one number of a step depends on several of its argument."""
+    if node.op in SUMS:
+        return tuple(node.settings[0])
+    return node.settings[:1] if node.op in MOVES else ()
 
 
 def needed(*outputs: Node) -> list[Node]:
@@ -158,28 +271,40 @@ def needed(*outputs: Node) -> list[Node]:
     return [*order]
 
 
-def derive(outputs: Mapping[Node, Node], wanted: Sequence[Node]) -> list[Node]:
+def derive(
+    outputs: Mapping[Node, Node], wanted: Sequence[Node], constants: Collection[Node] = ()
+) -> list[Node]:
     """Return the gradients of inputs by reverse-mode differentiation.
 
-    `outputs` are results, each with its own gradient.
+    `outputs` are results, each with its own gradient. Steps that are `constants` have none.
     """
     order = needed(*outputs)
     depends = {*wanted}
     for node in order:
-        if not depends.isdisjoint(node.args):
+        if node.op not in FLAT and not depends.isdisjoint(node.args):
             depends.add(node)
-    gradients = dict(outputs)
+    depends.difference_update(constants)
+    shares: dict[Node, list[Node]] = {node: [share] for node, share in outputs.items()}
     for node in reversed(order):
-        if node not in gradients or not node.args:
+        if node not in shares or not node.args:
             continue
-        shares = GRADIENTS[node.op](gradients[node], node)
-        for arg, share in zip(node.args, shares, strict=True):
+        gradient = _added(shares[node], node.axes)
+        for arg, share in zip(node.args, GRADIENTS[node.op](gradient, node), strict=True):
             if arg in depends:
-                over = share.axes - arg.axes
-                summed = total(share, over) if over else share
-                known = gradients.get(arg)
-                gradients[arg] = summed if known is None else known + summed
-    return [gradients[each] for each in wanted]
+                shares.setdefault(arg, []).append(share)
+    return [_added(shares.get(each, [constant(0.0)]), each.axes) for each in wanted]
+
+
+def _added(shares: Sequence[Node], axes: Axes) -> Node:
+    """Return the sum of shares, summed along all other axes: shares of the same axes together."""
+    by_axes: dict[Axes, Node] = {}
+    for share in shares:
+        known = by_axes.get(share.axes)
+        by_axes[share.axes] = share if known is None else known + share
+    first, *others = (total(g, on - axes) if on - axes else g for on, g in by_axes.items())
+    for other in others:
+        first = first + other
+    return first
 
 
 def _spread(gradient: Node, node: Node) -> list[Node]:
@@ -189,15 +314,46 @@ def _spread(gradient: Node, node: Node) -> list[Node]:
     return [Node("spread", (gradient, like), like.axes, settings)]
 
 
+def _of_largest(gradient: Node, node: Node) -> list[Node]:
+    """Return the gradient of a largest element: elements that are equally large share it."""
+    x, is_largest = node.args[0], compare("equal", node.args[0], node)
+    return [gradient * is_largest / total(is_largest, x.axes - node.axes)]
+
+
+def sign(x: Node) -> Node:
+    """Return 1, 0 or -1."""
+    return (x > 0.0) - (x < 0.0)
+
+
+def _of_rotation(gradient: Node, node: Node) -> list[Node]:
+    return [-1.0 * rotate_half(gradient, *node.settings)]
+
+
+def _of_take(gradient: Node, node: Node) -> list[Node]:
+    x, index = node.args
+    return [Node("put", (gradient, index, x), x.axes | gradient.axes, node.settings), gradient]
+
+
 Gradients = Callable[[Node, Node], Sequence[Node]]
 GRADIENTS: dict[str, Gradients] = {
     "add": lambda g, _: [g, g],
     "sub": lambda g, _: [g, -1.0 * g],
     "mul": lambda g, node: [g * node.args[1], g * node.args[0]],
+    "div": lambda g, node: [g / node.args[1], -1.0 * (g * (node / node.args[1]))],
+    "power": lambda g, node: [g * (node.settings[0] * node.args[0] ** (node.settings[0] - 1))],
     "sum": _spread,
     "mean": _spread,
+    "largest": _of_largest,
+    "abs": lambda g, node: [g * sign(node.args[0])],
+    "select": lambda g, node: [*(g, select(node.args[0], g, 0.0), select(node.args[0], 0.0, g))],
     "inverse_root": lambda g, node: [-0.5 * (g * node * node * node)],
     "sigmoid": lambda g, node: [g * (node * (1.0 - node))],
+    "exp": lambda g, node: [g * node],
+    "log": lambda g, node: [g / node.args[0]],
+    "tanh": lambda g, node: [g * (1.0 - node * node)],
+    "erf": lambda g, node: [g * function("erf_slope", node.args[0])],
     "first": lambda g, node: [pad(g, node.args[0], node.settings[0])],
+    "take": _of_take,
+    "rotate_half": _of_rotation,
 }
 """The gradient of each argument of a step, from that of the step."""

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Axes, Floats, count_along, evaluate
+from truenorm.verify.formulas.functions import FUNCTIONS
 from truenorm.verify.formulas.graph import Node
 from truenorm.verify.formulas.rounding import float32_noise, operation_error, round_decided
 from truenorm.verify.operation import RecipeResult
 from truenorm.verify.types import Array, Float64s, unit_roundoff
 
-GATE_ERROR = 8 * unit_roundoff("float32")
-"""The relative error of a sigmoid in float32, for a condition number of 1."""
+FUNCTION_ERROR = 8 * unit_roundoff("float32")
+"""The relative error of a function in float32, for a condition number of 1."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,43 @@ class InFloat32(Floats):
         return Noisy(r, x.noise * r / (2 * x.values) + 4 * operation_error(r))
 
     @staticmethod
-    def sigmoid(x: Noisy) -> Noisy:
-        """Return 1/(1 + exp(-x))."""
-        sigma = 1 / (1 + np.exp(-x.values))
-        own = GATE_ERROR * sigma * (1 + np.abs(x.values) * (1 - sigma))
-        return Noisy(sigma, own + x.noise * sigma * (1 - sigma))
+    def function(name: str, x: Noisy) -> Noisy:
+        """Return a function of each number, with an error of a few roundings of x and of it."""
+        values, slope = FUNCTIONS[name].floats(x.values), np.abs(FUNCTIONS[name].slope(x.values))
+        own = FUNCTION_ERROR * (np.abs(values) + np.abs(x.values) * slope)
+        return Noisy(values, own + x.noise * slope)
+
+    @staticmethod
+    def div(x: Noisy, y: Noisy) -> Noisy:
+        """Divide."""
+        values = x.values / y.values
+        return _operation(values, (x.noise + np.abs(values) * y.noise) / np.abs(y.values))
+
+    @staticmethod
+    def abs(x: Noisy) -> Noisy:
+        """Return magnitudes."""
+        return Noisy(np.abs(x.values), x.noise)
+
+    @staticmethod
+    def largest(x: Noisy, axes: Axes) -> Noisy:
+        """Return the largest element along axes, which stay."""
+        noise = np.broadcast_to(x.noise, x.shape).max(axis=axes, keepdims=True)
+        return Noisy(x.values.max(axis=axes, keepdims=True), noise)
+
+    @staticmethod
+    def compare(x: Noisy, y: Noisy, how: str) -> Noisy:
+        """Return 1 where a comparison is true, else 0."""
+        return InFloat32.of(Floats.compare(x.values, y.values, how))
+
+    @staticmethod
+    def is_true(condition: Noisy) -> NDArray[np.bool_]:
+        """Return where a condition is 1."""
+        return condition.values > 0.5
+
+    @staticmethod
+    def where(mask: NDArray[np.bool_], x: Noisy, y: Noisy) -> Noisy:
+        """Select numbers."""
+        return Noisy(np.where(mask, x.values, y.values), np.where(mask, x.noise, y.noise))
 
 
 def by_recipe(

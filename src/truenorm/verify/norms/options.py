@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from truenorm.tools.arguments import require_choice
-from truenorm.verify.formulas.arithmetic import flint
+from truenorm.verify.formulas.functions import flint
 from truenorm.verify.norms.quant import Quant
 from truenorm.verify.types import FORMATS
 

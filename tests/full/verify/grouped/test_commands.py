@@ -72,7 +72,7 @@ def test_gates_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
         return imported(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without_flint)
-    with pytest.raises(ValueError, match="a gate needs the package python-flint: pip install"):
+    with pytest.raises(ValueError, match="a formula needs the package python-flint"):
         tv.norm("rms_norm", gate="silu-first", eps=0.25)
     assert tv.norm("rms_norm", groups=4, eps=0.25).groups == 4
 
