@@ -8,7 +8,7 @@ the process of the judge, then in its own process.
 
 ``files`` is the number of files of the package on the way. ``returns`` is how often the way comes
 back to a file that it has left: a reader of the code opens the file again as often.
-``--show`` prints the way.
+``--show`` prints the way, with the functions in each file.
 """
 # A command prints its result.
 
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from types import FrameType, FunctionType, MethodType
 from typing import Any
@@ -39,6 +40,7 @@ WAYS = {
     f"truenorm verify {TARGETS[0]}": ["-m", "truenorm", "verify", TARGETS[0]],
     f"truenorm verify {TARGETS[1]}": ["-m", "truenorm", "verify", TARGETS[1], *OPERATION],
 }
+DESCRIPTOR = ("__get__", "__set__")  # of an attribute of the subject
 DEPTH = 4
 """How deep a subject is looked for: in a method of a runner that has a process of the subject."""
 
@@ -49,14 +51,27 @@ class Tracer:
     def __init__(self, folder: Path) -> None:
         self.folder, self.steps, self.ended = folder, set[int](), folder / END
         self.files = folder / f"{time.time_ns()}.way"
+        self.without: FrameType | None = None
 
     def note(self, frame: FrameType, event: str, value: Any) -> None:
-        """Note the files of a step: that of the caller, and that of the function."""
+        """Note the files of a step: that of the caller, and that of the function.
+
+        A function that is called without the subject has none to pass on, unless it executes the
+        file of the subject: the calls below it are left out, which would take most of the time.
+        """
+        if self.without is not None:
+            ends = event == "return" and frame is self.without
+            if not ends and not frame.f_code.co_filename.endswith(FILE):
+                return
+            self.without = None
         if event == "call" and is_kernel(frame):
             self.ended.touch()
-        elif event == "call" and is_of_package(frame) and is_step(frame):
-            self.steps.add(id(frame))
-            self.append(caller(frame), frame)
+        elif event == "call" and is_of_package(frame):
+            if is_step(frame):
+                self.steps.add(id(frame))
+                self.append(caller(frame), frame)
+            elif caller(frame) is not None and not any(map(holds, frame.f_locals.values())):
+                self.without = frame
         elif event == "return" and is_of_package(frame):
             if id(frame) in self.steps or holds(value):
                 self.append(frame, caller(frame))
@@ -66,7 +81,8 @@ class Tracer:
         """Append the files of functions that have the subject, up to the call of the kernel."""
         if not self.ended.exists():
             with self.files.open("a", encoding="utf-8") as file:
-                file.writelines(f"{each.f_code.co_filename}\n" for each in frames if each)
+                codes = [each.f_code for each in frames if each]
+                file.writelines(f"{code.co_filename}\t{code.co_qualname}\n" for code in codes)
 
 
 def is_kernel(frame: FrameType) -> bool:
@@ -91,7 +107,7 @@ def caller(frame: FrameType) -> FrameType | None:
 
 def is_step(frame: FrameType) -> bool:
     """Return True if a function gets the subject, and is not a question to the subject itself."""
-    is_question = frame.f_code.co_name == "__get__" or is_subject(frame.f_locals.get("self"))
+    is_question = frame.f_code.co_name in DESCRIPTOR or is_subject(frame.f_locals.get("self"))
     return not is_question and any(map(holds, frame.f_locals.values()))
 
 
@@ -123,8 +139,8 @@ def holds(value: Any, depth: int = DEPTH) -> bool:
     return depth > 0 and len(parts) < 100 and any(holds(part, depth - 1) for part in parts)
 
 
-def way(command: list[str], root: Path) -> list[str]:
-    """Return the files of the package through which the subject of a command passes."""
+def way(command: list[str], root: Path) -> list[tuple[str, list[str]]]:
+    """Return the files through which the subject of a command passes, each with its functions."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / FILE).write_text(CHECK, encoding="utf-8")
@@ -146,8 +162,9 @@ def way(command: list[str], root: Path) -> list[str]:
         if not (folder / END).exists():
             raise RuntimeError(f"expected a call of the kernel by {command}, got none")
         parts = [each.read_text(encoding="utf-8") for each in sorted(folder.glob("*.way"))]
-    files = [file.rpartition("/truenorm/")[2] for file in "".join(parts).split()]
-    return [file for number, file in enumerate(files) if not number or file != files[number - 1]]
+    steps = [line.split("\t") for part in parts for line in part.splitlines()]
+    grouped = groupby(steps, key=lambda step: step[0].rpartition("/truenorm/")[2])
+    return [(file, list(dict.fromkeys(name for _, name in each))) for file, each in grouped]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -158,10 +175,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments = described.parse_args(argv)
     print(f"{'files':>8s}{'returns':>9s}")
     for name, command in WAYS.items():
-        files = way(command, arguments.checkout.resolve())
-        print(f"{len(set(files)):8d}{len(files) - len(set(files)):9d}  {name}")
+        steps = way(command, arguments.checkout.resolve())
+        files = {file for file, _ in steps}
+        print(f"{len(files):8d}{len(steps) - len(files):9d}  {name}")
         if arguments.show:
-            print("\n".join(f"{'':19s}{file}" for file in files))
+            print("\n".join(f"{'':19s}{file}: {', '.join(names)}" for file, names in steps))
     return 0
 
 
