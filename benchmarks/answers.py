@@ -24,7 +24,7 @@ from truenorm.verify.oracle import (
 )
 from truenorm.verify.types import FORMATS
 
-ROOM = 2_200_000
+ROOM = 1_100_000
 ENTRY = 150
 """Bytes of an archive for an entry, without its content."""
 MIDNIGHT = (1980, 1, 1, 0, 0, 0)
