@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+import sys
 
 import hypothesis
 import pytest
@@ -18,3 +19,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (marker := item.get_closest_marker("slow")) and not marker.kwargs.get("reason"):
             raise pytest.UsageError(f'{item.nodeid}: mark it as slow(reason="...")')
+
+
+@pytest.fixture(params=["jet", "complex", "central"])
+def method(request: pytest.FixtureRequest) -> str:
+    """Return each method of a gradient check; jets need python-flint."""
+    name: str = request.param
+    if name == "jet":
+        pytest.importorskip("flint")
+    return name
+
+
+@pytest.fixture
+def no_flint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make python-flint look as if it were not installed."""
+    monkeypatch.setitem(sys.modules, "flint", None)
+
+
+@pytest.fixture
+def without_long_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the judge's cases whose calls take seconds, for tests of something else."""
+    from shared.verify.recorded import leave_out_long_calls  # not for every test
+
+    leave_out_long_calls(monkeypatch)
