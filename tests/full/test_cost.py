@@ -169,13 +169,6 @@ def test_table_of_the_forms() -> None:
         assert intensity == f"{counted.intensity:.2f}"
 
 
-def test_saved_memory_of_the_page() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    cost = layer_norm_cost((8, 1024, 4096), "float32", "textbook", "xhat")
-    assert f"| xhat | N | {cost.kept - ROW:,} |" in text
-    assert f"| rstd | R | {ROW:,} |" in text
-
-
 Array = NDArray[Any]
 
 

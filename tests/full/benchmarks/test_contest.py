@@ -1,9 +1,8 @@
 """The contest counts wrong elements of a wrong contestant, and none of a right one."""
 
 import numpy as np
-import pytest
 
-from benchmarks.contest import CAST, Tally, by_family, by_output, contest, main
+from benchmarks.contest import CAST, Tally, contest
 from shared.promise.checking import OUTPUTS
 from shared.promise.families import Case, usual_case
 from shared.promise.hard_cases import hard_cases
@@ -54,29 +53,3 @@ def test_signs_of_zero_and_nan_are_not_errors() -> None:
         assert (tally["y"], tally.other_zeros) == ("0 of 3", 3)
     undefined = contest(FLOAT32, [(Case("float32 zero", zero, None, None, zero, 0.0), ["y"])])
     assert tally_of(undefined, "textbook")["y"] == "0 of 3"
-
-
-def test_no_cast_in_float64() -> None:
-    tallies = contest(FLOAT64, [(offset_case(FLOAT64), OUTPUTS)])
-    assert tallies[CAST] is None
-    text = by_output("Offset", tallies)
-    assert f"| {CAST} | n/a | n/a | n/a | n/a | n/a |" in text
-    assert "| truenorm correct | 0 of 469 | 0 of 469 | 0 of 67 | 0 of 67 | 0 |" in text
-    wrong = [
-        tally_of(tallies, name).wrong["offset"]
-        for name in ("textbook", "truenorm fast", "truenorm correct")
-    ]
-    assert wrong[0] > wrong[1] >= wrong[2] == 0
-    assert f"| offset | {wrong[0]:,} | {wrong[1]} | 0 |" in by_family("Offset", tallies)
-
-
-def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    case = offset_case(FLOAT32)
-    monkeypatch.setattr("benchmarks.contest.cases", lambda *_: [case])
-    monkeypatch.setattr("benchmarks.contest.every_family_cases", lambda _: [case])
-    monkeypatch.setattr("benchmarks.contest.hard", lambda _: [(case, OUTPUTS)])
-    assert main(["--dtype", "float32"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("### float32\n")
-    right = "| truenorm correct | 0 of 469 | 0 of 469 | 0 of 67 | 0 of 67 | 0 |"
-    assert printed.count(right) == 2

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import museum
-from truenorm.verify import case
 from truenorm.verify.types import FORMATS
 
 ROOT = Path(__file__).parents[3]
@@ -71,12 +70,6 @@ def test_all_entries_are_on_the_page() -> None:
         assert "as_in" not in entry or f"`{entry['name']}`" in text
 
 
-def test_markdown_is_escaped() -> None:
-    """Two stars in a line would start italics."""
-    (part,) = (text for name, text in exhibits(page()).items() if "two-equal" in name)
-    assert r"x\*scale" in part
-
-
 def test_each_link_of_the_matrix_has_its_exhibit() -> None:
     text = page()
     links = re.findall(r"^\| \[.*\]\(#([\w-]+)\) \|", text, re.MULTILINE)
@@ -115,38 +108,3 @@ def test_cases_of_a_verdict() -> None:
     assert "- **Fail “batch-invariant” in at least one type:** none" in batch
     assert row(text, "layer-norm", "nan-in-x").endswith("[fail]{.grade-fail}")
     assert row(text, "layer-norm", "block-size-by-batch") == "[pass]{.grade-pass} | -"
-
-
-def test_cases_that_were_not_run() -> None:
-    """A subject without the type, and a case that is newer than the scoreboard."""
-    text = page(named=[name for name in NAMED if name != "float32-mean-2000"])
-    assert row(text, "layer-norm", "mean-2000") == "[pass]{.grade-pass} | -"
-    extended = {f"float32-{case['name']}" for case in OWN["layer_norm"] if case.get("also")}
-    by_case = exhibits(text.partition("## RMSNorm")[0])
-    assert extended
-    assert {name for name, part in by_case.items() if "Fail" not in part} == extended
-
-
-def test_each_operation_has_its_own_scoreboard() -> None:
-    board = copy.deepcopy(BOARD)
-    board["subjects"]["torch"]["failing"] = {"y": ["float32-odd-width"]}
-    text = museum.page(BOARD, board)
-    assert row(text, "rms-norm", "odd-width") == "[fail]{.grade-fail} | [pass]{.grade-pass}"
-    assert text.count("[fail]") == 1
-
-
-def test_date_and_versions_are_below_the_matrix() -> None:
-    top = page().partition("## Reported")[0]
-    assert "on 2001-02-03: quick level, an abacus, python 3.11, torch 1.0, jax 1.0." in top
-
-
-def test_failures_of_quantized_norms() -> None:
-    """Each has a case on which a kernel with that fault fails, and links to its reports."""
-    part = page().partition("## Quantized norms")[2].partition("## Grouped")[0]
-    rows = [line for line in part.splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == len(museum.QUANTIZED_FAILURES) >= 8
-    for row, failure in zip(rows, museum.QUANTIZED_FAILURES, strict=True):
-        assert f"`{failure.operation}` | `bfloat16-" in row
-        for source in failure.sources:
-            assert f"[{source}](https://github.com/" in row
-        assert case(failure.witness.case, operation=failure.operation).dtype == "bfloat16"

@@ -1,7 +1,6 @@
 """The scoreboard: its summary, its tables and that of the README; no peer is needed."""
 
 import json
-import math
 import re
 from typing import Any
 
@@ -61,21 +60,6 @@ def test_no_grade_is_worse_within_the_domain(operation: str) -> None:
             assert GRADES.index(within["grade"]) >= GRADES.index(everywhere["grade"]), (key, place)
 
 
-@pytest.mark.parametrize("key", ["textbook", "torch", "onnxruntime"])
-def test_float32_is_unstable_only_where_squares_overflow(key: str) -> None:
-    overflow = {
-        "float32-large-scale-4x67",
-        "float32-root-of-large-4x67",
-        "float32-largest-numbers",
-        "float32-inputs-near-1e30",
-        "float32-one-outlier",
-    }
-    for grade in PUBLISHED["subjects"][key]["grades"]:
-        if grade["dtype"] == "float32" and grade["output"] != "dbeta":
-            assert grade["grade"] == "unstable"
-            assert set(grade["beyond_kappa"]) == overflow
-
-
 def test_each_subject_has_its_file() -> None:
     for entry in (each for board in BOARDS.values() for each in board.subjects.values()):
         file, _, name = entry.target.partition(":")
@@ -107,80 +91,8 @@ def test_summary_groups_by_family_and_orders_by_kappa(textbook_entry: Any) -> No
     assert float(curve["natural"][-1]) > 1e4
 
 
-def report_of(**subjects: Any) -> dict[str, Any]:
-    machine = {"python": "3", "numpy": "2", "date": "today", "cpu": "one", "cores": "2"}
-    return {
-        "operation": "layer_norm", "machine": machine, "level": "quick", "subjects": subjects
-    }  # fmt: skip
-
-
-def test_grades_within_the_domain_stand_beside_all(textbook_entry: Any) -> None:
-    table = scoreboard.grades(report_of(textbook=textbook_entry), "float32")
-    head, _, line = table.splitlines()
-    assert head.startswith("|  | y | dx | dgamma | dbeta | y, all |")
-    assert line.startswith("| textbook | [stable]{.grade-stable} |")
-    assert line.count("[unstable]{.grade-unstable}") == 3
-    assert "textbook" not in scoreboard.grades(report_of(textbook=textbook_entry), "float16")
-
-
-def test_page_of_one_subject(textbook_entry: Any) -> None:
-    of_rms_norm = {**report_of(torch=textbook_entry), "operation": "rms_norm"}
-    text = scoreboard.page(report_of(textbook=textbook_entry), of_rms_norm)
-    assert text.index("[unstable]") < text.index("## How it was run") < text.index("## Checks")
-    assert "|  | NumPy |\n| --- | --- |\n| runs | [pass]{.grade-pass} |" in text
-    assert "| y | NumPy |" in text
-    assert "nan" not in text
-
-
-def test_an_output_that_is_missing_is_a_dash(textbook_entry: Any) -> None:
-    grades = {
-        key: [grade for grade in textbook_entry[key] if grade["output"] == "y"]
-        for key in scoreboard.GRADES
-    }
-    forward_only = report_of(onnx={**textbook_entry, **grades, "failing": {"y": []}})
-    assert scoreboard.grades(forward_only, "float32").count("| - | - | - |") == 2
-    assert "| [0]{.grade-pass} | - | - | - |" in scoreboard.named_cases(forward_only)
-
-
-def test_numbers_are_shortened() -> None:
-    assert scoreboard.rounded({"ulp": 0.123456789, "case": "x", "slope": None}) == {
-        "ulp": 0.123457,
-        "case": "x",
-        "slope": None,
-    }
-    assert scoreboard.short(math.inf) == math.inf
-
-
 def test_readme_matches_results() -> None:
     """If this fails: `python -m benchmarks.scoreboard --page`."""
     page = scoreboard.README.read_text(encoding="utf-8")
     table = scoreboard.front_table(read_results(RESULTS / "peers.json"), PUBLISHED)
     assert fill(page, {"front": table}) == page
-
-
-def test_times_of_the_readme_are_divided_by_those_of_pytorch() -> None:
-    figures = [
-        {
-            "shape": shape,
-            "direction": direction,
-            "contestant": name,
-            "time": 2.0 if name.startswith("truenorm fast") else 4.0,
-        }
-        for shape in scoreboard.FRONT_SHAPES
-        for direction in ("forward", "backward")
-        for name in scoreboard.FRONT.values()
-        if (name, direction) != ("textbook NumPy", "backward")
-    ]
-    machine = {"date": "today", "cpu": "one", "cores": "2"}
-    grades = {
-        key: [{"dtype": "float32", "output": "y", "grade": grade}]
-        for key, grade in {"grades_within": "stable", "grades": "unstable"}.items()
-    }
-    table = scoreboard.front_table(
-        {"figures": figures, "machine": machine, "quiet": True},
-        {"subjects": dict.fromkeys(scoreboard.FRONT, grades), "machine": machine},
-    )
-    half = "0.50/0.50"
-    assert f"| truenorm fast | stable | unstable | {half} | {half} | {half} |" in table
-    assert "| textbook NumPy | stable | unstable | 1.00/none |" in table
-    assert "not quiet" not in table

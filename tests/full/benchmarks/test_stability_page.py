@@ -3,34 +3,24 @@
 import math
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
 
 from benchmarks.common import DOCS, RESULTS
-from benchmarks.picture import GAP
 from benchmarks.stability import (
-    ALGORITHMS,
-    LINES,
-    OUTPUTS,
-    SHORT,
-    TOP,
-    Curve,
     Sweep,
     demonstrate,
-    draw,
     from_json,
     offsets,
     show_at,
-    show_demonstration,
     show_digits,
     show_row,
     slope,
 )
 from shared.tools.screen import printed
 from truenorm.tools import strict_json
-from truenorm.tools.text import number
 
 COMMITTED = from_json((RESULTS / "stability.json").read_text(encoding="utf-8"))
 FLOAT32, FLOAT64 = COMMITTED.sweeps
@@ -110,21 +100,6 @@ def test_slope_ignores_noise_and_nan() -> None:
     assert slope(kappas, [math.nan] * 8, 2.0**-24) == 0.0
 
 
-def test_seed() -> None:
-    """Equal seeds give equal reports."""
-    first, again, other = (demonstrate(["float32"], size=5, seed=k).sweeps for k in (0, 0, 1))
-    assert repr(first) == repr(again)
-    assert repr(first) != repr(other)
-
-
-def test_progress() -> None:
-    steps: list[tuple[int, int, str]] = []
-    demonstrate(["float32"], size=3, progress=lambda *step: steps.append(step))
-    assert [done for done, _, _ in steps] == list(range(16))
-    assert {total for _, total, _ in steps} == {15}
-    assert steps[0][2] == "float32, offset 1"
-
-
 def test_constant_rows() -> None:
     """At the limit of the type two elements are often the same number: the variance is 0."""
     sweep = demonstrate(["float32"], size=2).sweeps[0]
@@ -137,90 +112,6 @@ def test_named_rows_and_json_round_trip() -> None:
     assert {row.dtype for row in both.named} == {"float16", "float32", "float64"}
     assert {row.dtype for row in demonstrate(["float64"], size=2).named} == {"float64"}
     assert repr(from_json(strict_json.dumps(both))) == repr(both)
-
-
-@pytest.mark.parametrize("output", ["variance", "y", "dx", "dgamma"])
-@pytest.mark.parametrize("width", [80, 60])
-def test_a_report_fits_a_terminal(output: str, width: int) -> None:
-    text = printed(partial(show_demonstration, output=output), COMMITTED, width=width)
-    titles = [line for line in text.splitlines() if "correct digits" in line]
-    assert [title.partition(":")[0] for title in titles] == [
-        f"float32, {output}",
-        f"float64, {output}",
-    ]
-    assert width < 80 or max(map(len, text.splitlines())) <= width
-    words = " ".join(text.split())
-    for named in COMMITTED.named:
-        assert f"{named.dtype} {named.name}: {named.output} of {named.row}" in words
-        assert f"{named.why} remedy: {named.remedy}" in words
-    assert "\x1b" not in text
-
-
-def test_correct_digits() -> None:
-    errors = [1e-6, 0.0, 30.0, math.nan, math.inf]
-    curves = [Curve("one-pass", "y", errors, errors, 2.04)]
-    sweep = Sweep("float32", 1e-7, [1e0, 1e1, 1e2, 1e3, 1e4], curves)
-    line = printed(show_digits, sweep, "y").splitlines()[3]
-    assert line.split() == ["one-pass", "6.0", "7.0", "0.0", "nan", "inf", "2.0"]
-    assert "\x1b[32m6.0\x1b[0m" in printed(show_digits, sweep, "y", colours=True)
-
-
-def test_nan_is_drawn_at_the_top() -> None:
-    curve = Curve("Welford", "y", [0.1, math.inf, math.nan], [1, 1, 1], 1.0)
-    (axes,) = draw([Sweep("float32", 2.0**-24, [1.0, 10.0, 100.0], [curve])], ["y"]).axes
-    assert np.asarray(axes.get_lines()[-1].get_ydata()).tolist() == [0.1, TOP, TOP]
-    assert "Welford: nan" in [each.get_text() for each in axes.texts]
-
-
-def test_lines_differ_without_their_colours() -> None:
-    assert list(LINES) == list(ALGORITHMS)
-    looks = {(each["marker"], each.get("ms"), each.get("mfc")) for each in LINES.values()}
-    assert len(looks) == len({each["color"] for each in LINES.values()}) == len(LINES)
-
-
-SOME = ("one-pass", "pair mean", "truenorm")
-
-
-@pytest.mark.parametrize("algorithms", [ALGORITHMS, SOME])
-@pytest.mark.parametrize("sweeps", [[FLOAT32], [FLOAT64], [FLOAT32, FLOAT64]])
-def test_panels(sweeps: list[Sweep], algorithms: tuple[str, ...]) -> None:
-    """Each panel has the errors of its output, and one name for each line, none above another."""
-    figure = draw(sweeps, algorithms=algorithms)
-    panels = [(sweep, output) for output in OUTPUTS for sweep in sweeps]
-    for axes, (sweep, output) in zip(figure.axes, panels, strict=True):
-        assert axes.get_title(loc="left") == f"error of {output}, {sweep.dtype}"
-        drawn = {
-            str(line.get_label()): np.asarray(line.get_ydata()).tolist()
-            for line in axes.get_lines()
-            if not str(line.get_label()).startswith("_")
-        }
-        assert drawn == {
-            name: [each if each < TOP else TOP for each in curve.relative]
-            for name, curve in sweep.of(output).items()
-            if name in algorithms
-        }
-        names = {
-            each.get_text().partition(":")[0]: each.get_position()[1]
-            for each in axes.texts
-            if each.get_position()[0] > 1 and "κ" not in each.get_text()
-        }
-        assert set(names) == {SHORT.get(name, name) for name in drawn}
-        assert min(np.diff(sorted(names.values())), default=GAP) >= GAP - 1e-9
-
-
-@pytest.mark.parametrize(
-    ("name", "algorithms"),
-    [
-        ("error-against-offset", ["one-pass", "two-pass (textbook)", *FLAT]),
-        ("variance-and-y", ["one-pass", *ROUNDED[:2], *FLAT]),
-    ],
-)
-def test_committed_figures(name: str, algorithms: list[str]) -> None:
-    """Text stays text, and the background is white for dark pages."""
-    svg = (DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8")
-    for algorithm in algorithms:
-        assert re.search(rf">{re.escape(SHORT.get(algorithm, algorithm))}(: \w+)?</text>", svg)
-    assert "fill: #ffffff" in svg
 
 
 PAGE = (DOCS / "learn" / "stability.md").read_text(encoding="utf-8")
@@ -249,32 +140,3 @@ def test_every_block_is_output_of_the_benchmark() -> None:
 
 def error(algorithm: str, output: str, offset: float) -> float:
     return FLOAT32.of(output)[algorithm].relative[FLOAT32.offsets.index(offset)]
-
-
-def test_numbers_in_the_text() -> None:
-    def in_u(algorithm: str, output: str) -> str:
-        return number(error(algorithm, output, 1e4) / FLOAT32.u)
-
-    two, corrected = "two-pass (textbook)", "corrected two-pass"
-    assert (
-        f"a variance that is right to {in_u(corrected, 'variance')} u, and the plain form to "
-        f"{in_u(two, 'variance')} u.\nBoth have a y that is wrong by {in_u(two, 'y')} u."
-    ) in PAGE
-    assert in_u(two, "y") == in_u(corrected, "y")
-    rounded = number(error("rounded exact mean", "dgamma", 1e6))
-    pair = number(error("pair mean", "dgamma", 1e6))
-    assert f"an error of {rounded} of its natural scale; a pair leaves {pair}." in PAGE
-
-
-def test_machine_of_the_page() -> None:
-    versions = "NumPy {numpy}, Python {python}, {machine}, {date}"
-    assert versions.format(**COMMITTED.machine) in PAGE
-
-
-def test_figures_of_the_page() -> None:
-    shown = re.findall(r"\]\(../(figures/\S+\.svg)\)", PAGE)
-    assert shown == [
-        "figures/error-against-offset.svg",
-        "figures/variance-and-y.svg",
-    ]
-    assert all((DOCS / file).is_file() for file in shown)

@@ -14,10 +14,10 @@ from shared.verify.planted.registry import PLANTED
 from shared.verify.recorded import in_float64
 from truenorm.verify.calls import Call
 from truenorm.verify.collecting import collect, records_of
-from truenorm.verify.grading.checks import check_case
+from truenorm.verify.grading.checks import check_case, relax_sums
 from truenorm.verify.grading.consequences import drop_consequences
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.symptoms import UNEXPLAINED, measure
+from truenorm.verify.grading.symptoms import UNEXPLAINED, MeasuredResult, Symptom, measure
 from truenorm.verify.inputs.families import SERVED_SHAPES, served
 from truenorm.verify.judge import grade_records, scope
 from truenorm.verify.oracle import EXPECTED_BY_CASE, Expected, expected
@@ -94,6 +94,41 @@ def test_infinity_of_the_wrong_sign() -> None:
     assert not exact.misplaced("dbeta", dbeta).any()
     dbeta[at] *= -1
     assert np.argwhere(exact.misplaced("dbeta", dbeta)).tolist() == [[at]]
+
+
+@pytest.mark.parametrize("damaged", [("x",), ("x", "dy")])
+def test_an_input_that_changed_is_a_symptom(plain: Expected, damaged: tuple[str, ...]) -> None:
+    one = case("float32-normal-4x17")
+    record = Record(one.name, Call("plain"), {"y": _y(plain)}, damaged=damaged)
+    (symptom,) = check_case(one, [record], ["y"])[0]
+    changed = " and ".join(damaged)
+    assert (symptom.guard, symptom.text) == ("inputs", f"{changed} changed during the call")
+
+
+def test_one_number_in_the_place_of_nan_is_a_symptom() -> None:
+    one = case("float32-nan-in-x")
+    y = _y(expected(one))
+    row, column = map(int, np.argwhere(np.isnan(y))[0])
+    y[row, column] = 0
+    (symptom,) = check_case(one, [Record(one.name, Call("plain"), {"y": y})], ["y"])[0]
+    assert (symptom.guard, symptom.at) == ("special", (row, column))
+
+
+@pytest.mark.parametrize(
+    ("output", "times", "passes"),
+    [("dbeta", 2.0, True), ("dbeta", 2.5, False), ("dx", 1.5, False)],
+)
+def test_sums_over_four_rows_may_have_twice_the_error(
+    plain: Expected, output: str, times: float, passes: bool
+) -> None:
+    """The logarithm of 4 is 2; results of rows are no sums over rows."""
+    one = case("float32-normal-4x17")
+    error = replace(measure(plain, output, plain.wide[output]), natural=times, needs=UNEXPLAINED)
+    record = Record(one.name, Call("plain"), {})
+    result = MeasuredResult(one, record, output, plain.wide[output], error, allowed=1.0)
+    symptom = Symptom("ordinary", one, record, output, "", severity=error.needs, natural=times)
+    kept, (relaxed,) = relax_sums([symptom], [result])
+    assert (kept, relaxed.error.needs) == (([], 0) if passes else ([symptom], UNEXPLAINED))
 
 
 BATCH = "float32-batch-300x67"
