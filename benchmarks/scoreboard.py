@@ -33,13 +33,11 @@ from truenorm.verify import cases
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import CaseResult, Grade, Report
 from truenorm.verify.inputs.named import entries
-from truenorm.verify.judge import grade_records, scope
+from truenorm.verify.judge import grade_records, scope, try_a_call
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import OPERATIONS
-from truenorm.verify.running.process import SubjectProcess
-from truenorm.verify.running.runners import try_a_call
+from truenorm.verify.running.process import subject_process
 from truenorm.verify.suite import LEVELS
-from truenorm.verify.targets import use_options
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "subjects"
@@ -151,8 +149,8 @@ FILES = tuple(board.results for board in BOARDS.values())
 def judge(key: str, entry: Entry, level: str) -> dict[str, Any]:
     """Judge one subject and return its part of the file; its calls are graded twice."""
     python, target = python_for(PEERS[entry.peer]), str(FOLDER / entry.target)
-    with SubjectProcess(target, python=str(python), environment=VARIABLES) as process:
-        spec = use_options(process, target, {})
+    with subject_process(target, {}, python=str(python), environment=VARIABLES) as process:
+        spec = process.spec
         suite = scope(process.subject, level)
         records = [*try_a_call(process, suite), *collect(process, suite, progress(key))]
     status_line()

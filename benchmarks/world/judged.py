@@ -15,11 +15,11 @@ from truenorm.tools.progress import status_line
 from truenorm.verify import Report, case_from
 from truenorm.verify.calls import Call
 from truenorm.verify.inputs.named import entries
+from truenorm.verify.judge import verify_target
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.report.wording import unsupported_text
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import CannotRunError, GaveUpError
-from truenorm.verify.targets import verify_target
 from truenorm.verify.types import Array, dtype_of, unit_roundoff
 
 DIGITS = 4  # of the numbers in the file; grades are computed before

@@ -17,6 +17,7 @@ from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large_calls import PATIENCE, planned_calls
 from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import try_a_call
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
 from truenorm.verify.report.json_report import to_json
@@ -25,7 +26,7 @@ from truenorm.verify.running.pytorch import Tensors, arguments_of_norm
 from truenorm.verify.running.recorded import Recorded, read_log
 from truenorm.verify.running.recording import make_recording, write_recording
 from truenorm.verify.running.records import Runner
-from truenorm.verify.running.runners import InProcess, try_a_call
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject
 
 TENSORS = Tensors("cpu")

@@ -19,9 +19,9 @@ import truenorm.verify as tv
 from needs_torch.replayed import comparable
 from truenorm.verify import judge
 from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import verify_target
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.targets import verify_target
 from truenorm.verify.types import Array
 
 HERE = Path(__file__).parent

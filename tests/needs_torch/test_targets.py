@@ -17,8 +17,8 @@ import truenorm.verify as tv
 from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 from truenorm.verify.calls import Call
 from truenorm.verify.grading.grades import grade
+from truenorm.verify.judge import verify_target
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.targets import verify_target
 
 ROOT = Path(__file__).parents[2]
 RMS_NORM = "torch:torch.nn.functional.rms_norm"

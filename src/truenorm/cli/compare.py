@@ -16,10 +16,10 @@ from truenorm.cli.judging import (
     finish,
     subject_options,
 )
+from truenorm.verify.equality import compare_targets
 from truenorm.verify.report import terminal
 from truenorm.verify.running.process import START_SECONDS
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.targets import compare_targets
 
 
 def compare_command(

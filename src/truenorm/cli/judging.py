@@ -36,7 +36,7 @@ from truenorm.verify.report import terminal
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.wording import baseline_counts
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.targets import SubjectOptions
+from truenorm.verify.subject import SubjectOptions
 
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
 AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)

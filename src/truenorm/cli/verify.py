@@ -30,8 +30,8 @@ from truenorm.cli.judging import (
 )
 from truenorm.tools.progress import Progress
 from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import verify_target
 from truenorm.verify.running.process import START_SECONDS
-from truenorm.verify.targets import verify_target
 from truenorm.verify.time_limit import SECONDS
 
 

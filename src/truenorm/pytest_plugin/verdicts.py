@@ -27,7 +27,7 @@ from truenorm.verify.report.wording import (
     link,
     location,
 )
-from truenorm.verify.running.loading import file_and_name, load
+from truenorm.verify.running.loading import load_with_spec
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import CannotRunError, Runner
 from truenorm.verify.running.runners import runner_for
@@ -263,9 +263,7 @@ def _load(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject
         return subject.with_operation(operation) if operation else subject, spec
     if not isinstance(subject, str):
         raise TypeError(f"subject must be a Subject or file.py:name, got {subject!r}")
-    file, name = file_and_name(subject, folder)
-    loaded = load(f"{file}:{name}", operation)
-    return loaded, SubjectSpec.of(loaded, file, name, operation)
+    return load_with_spec(subject, operation, folder=folder)
 
 
 def to_property(report: Report) -> str:

@@ -44,14 +44,19 @@ def split_target(target: str, default: str) -> tuple[Path, str]:
     return Path(file), name
 
 
-def run_file(path: Path) -> ModuleType:
-    """Execute a file like a script, and return its module."""
+def resolved(path: Path) -> Path:
+    """Return the absolute path of a file."""
     try:
-        path = path.resolve()
+        return path.resolve()
     except OSError as error:  # the current folder was deleted
         raise NotThereError(
             f"cannot find {path}: {error.strerror}; give an absolute path"
         ) from error
+
+
+def run_file(path: Path) -> ModuleType:
+    """Execute a file like a script, and return its module."""
+    path = resolved(path)
     if path.is_dir():
         raise NotThereError(f"{path} is a folder; give file.py or file.py:name")
     if not path.is_file():

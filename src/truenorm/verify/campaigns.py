@@ -21,15 +21,19 @@ from truenorm.verify.grading.output_grades import case_result, grade_output
 from truenorm.verify.grading.report import ACCURACY, BATCH, BATCH_INVARIANT, CaseResult, Finding
 from truenorm.verify.grading.symptoms import GUARDS, MeasuredResult
 from truenorm.verify.inputs.families import SEEDS
-from truenorm.verify.judge import outputs_of, spec_of
+from truenorm.verify.judge import outputs_of, spec_of, try_a_call
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.oracle import expected, forget, remember
-from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
+from truenorm.verify.running.process import (
+    MAX_DEATHS,
+    START_SECONDS,
+    SubjectProcess,
+    subject_process,
+)
 from truenorm.verify.running.records import Runner
-from truenorm.verify.running.runners import runner_for, try_a_call
-from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.running.runners import runner_for
+from truenorm.verify.subject import Subject, SubjectOptions, SubjectSpec, require_subject
 from truenorm.verify.suite import LEVELS, seeded_cases
-from truenorm.verify.targets import SubjectOptions, use_options
 from truenorm.verify.workers import (
     CaseRun,
     RemoteSubject,
@@ -198,6 +202,7 @@ def campaign(
     >>> result.passed, result.cases, result.wrong
     (True, 3, 0)
     """
+    require_subject(subject)
     spec = spec_of(subject)
     settings = CampaignSettings(cases, seed, level, require, strict, batch)
     if executor is None:
@@ -217,15 +222,9 @@ def campaign_target(
     **options: Unpack[SubjectOptions],
 ) -> Campaign:
     """Run a campaign on the subject of a target string, in a process of its own."""
-    operation = options.get("operation") or ""
-    process = SubjectProcess(
-        target,
-        operation=operation,
-        dtypes=options.get("dtypes"),
-        start_seconds=start_seconds,
-    )
-    with process:
-        spec = use_options(process, target, options, strict=settings.strict)
+    opened = subject_process(target, options, strict=settings.strict, start_seconds=start_seconds)
+    with opened as process:
+        spec = process.spec
         workers = None if executor is None else (executor, RemoteSubject.of(spec, start_seconds))
         return _run(process, spec, settings, progress, workers)
 

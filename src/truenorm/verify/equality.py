@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +12,16 @@ from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.calls import Call
 from truenorm.verify.grading.domain import split_by_domain
+from truenorm.verify.judge import try_a_call
 from truenorm.verify.operation import EVERYWHERE, Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
+from truenorm.verify.running.process import START_SECONDS, subject_process
 from truenorm.verify.running.records import GaveUpError, Record, Runner
-from truenorm.verify.running.runners import runner_for, try_a_call
-from truenorm.verify.subject import Subject
+from truenorm.verify.running.runners import runner_for
+from truenorm.verify.subject import Subject, SubjectOptions, require_subject
 from truenorm.verify.suite import cases as cases_of
 from truenorm.verify.types import CODE_TYPES, FORMATS, Array, Float64s, ulps_of
-from truenorm.verify.user_cases import is_user_case
+from truenorm.verify.user_cases import is_user_case, listed_cases
 
 
 @dataclass(frozen=True)
@@ -256,10 +260,32 @@ def compare(
     >>> equality.passed, worst.output, worst.second_nearer > worst.first_nearer
     (False, 'y', True)
     """
+    require_subject(first)
+    require_subject(second)
     runners = (runner_for(first), runner_for(second))
     suite = common_cases(first, second, level) if cases is None else list(cases)
     level = level if cases is None else "own"
     return compare_runners(*runners, suite, level=level, progress=progress)
+
+
+def compare_targets(
+    first: str,
+    second: str,
+    *,
+    level: str = "quick",
+    progress: Progress | None = None,
+    start_seconds: float = START_SECONDS,
+    **options: Unpack[SubjectOptions],
+) -> Equality:
+    """Compare the bits of two subjects, each of which runs in a process of its own."""
+    start = partial(subject_process, options=options, strict=True, start_seconds=start_seconds)
+    with start(first) as one, start(second) as other:
+        suite = common_cases(one.subject, other.subject, level)
+        dtypes = {case.dtype for case in suite}
+        shapes, data = options.get("shapes", ()), options.get("data", ())
+        listed = listed_cases(shapes, data, one.subject.operation, one.subject.dtypes)
+        suite += [case for case in listed if case.dtype in dtypes]
+        return compare_runners(one, other, suite, level=level, progress=progress)
 
 
 def common_cases(first: Subject, second: Subject, level: str) -> list[Case]:

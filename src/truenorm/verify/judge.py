@@ -5,32 +5,36 @@
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from truenorm.tools.arguments import require_type
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
+from truenorm.verify.calls import Call
 from truenorm.verify.collecting import collect, hold_answers, run_alone
 from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
-from truenorm.verify.running.process import SubjectProcess
+from truenorm.verify.running.process import START_SECONDS, SubjectProcess, subject_process
 from truenorm.verify.running.records import (
+    CannotRunError,
     Record,
     Runner,
 )
-from truenorm.verify.running.runners import runner_for, try_a_call
-from truenorm.verify.subject import Subject, SubjectSpec, require_subject
-from truenorm.verify.suite import cases
+from truenorm.verify.running.runners import runner_for
+from truenorm.verify.subject import Subject, SubjectOptions, SubjectSpec, require_subject
+from truenorm.verify.suite import cases, usual_cases
 from truenorm.verify.time_limit import SECONDS
 from truenorm.verify.user_cases import (
     YOUR_DATA,
+    listed_cases,
 )
 from truenorm.verify.workers import RemoteSubject, distribute
 
@@ -114,6 +118,48 @@ def verify(
         )
 
 
+def verify_target(
+    target: str,
+    *,
+    level: str = "quick",
+    require: str = "stable",
+    strict: bool = False,
+    progress: Progress | None = None,
+    baseline: Path | None = None,
+    batch: str = "require",
+    time: float = SECONDS,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    start_seconds: float = START_SECONDS,
+    executor: Executor | None = None,
+    **options: Unpack[SubjectOptions],
+) -> Report:
+    """Judge the subject of ``file.py:name`` in a process of its own.
+
+    The target may also be ``torch:package.module.function``, whose types are float32 and bfloat16
+    by default. `python` is the interpreter of another environment that can import truenorm; the
+    workers of an `executor` use their own.
+    """
+    opened = subject_process(
+        target,
+        options,
+        strict=strict,
+        python=python,
+        environment=environment,
+        start_seconds=start_seconds,
+    )
+    with opened as process:
+        subject = process.subject
+        shapes, data = options.get("shapes", ()), options.get("data", ())
+        user_cases = listed_cases(shapes, data, subject.operation, subject.dtypes)
+        settings = RunSettings(level, require, progress, user_cases, baseline, strict, batch=batch)
+        collecting = partial(collect, process, seconds=time)
+        if executor is not None:
+            remote = RemoteSubject.of(process.spec, start_seconds)
+            collecting = partial(distribute, executor, remote, process)
+        return judge_runner(process, process.spec, settings, collecting)
+
+
 def check(
     subject: Subject,
     case: Case,
@@ -152,8 +198,9 @@ def check(
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
     __tracebackhide__ = True  # pytest shows the line of the test, and no line of this function
+    require_subject(subject)
     records = collect(runner_for(subject), [case])
-    spec = SubjectSpec.of(subject)
+    spec = subject.spec()
     report = grade_records(
         subject, [case], records, spec, require=require, recipe=recipe, strict=strict
     )
@@ -212,6 +259,29 @@ def judge_runner(
         facts["data"] = ", ".join(why.removeprefix(YOUR_DATA) for why in files)
     report = replace(report, machine=facts)
     return report if known is None else compare_with_baseline(report, known)
+
+
+def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
+    """Call a subject with ordinary rows; raise CannotRunError if it rejects all of its types.
+
+    A crash or a hang may depend on the rows and is a finding: its record is returned.
+    """
+    subject, failure = runner.subject, ""
+    for dtype in subject.dtypes:
+        usual = usual_cases(suite, dtype)
+        for case in usual:
+            record = runner.run(case, Call())
+            if not record.failure.startswith("raised "):
+                return [record] if record.failure else []
+            rows, size = case.shape
+            failure = failure or f"{record.failure}, with {rows} rows of {size} in {dtype}"
+        if not usual:
+            return []
+    raise CannotRunError(
+        f"{subject.name} cannot be called: it {failure}.\n"
+        f"The judge calls {subject.signature}; give another operation with --operation, or with "
+        "operation= of the subject."
+    )
 
 
 def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
@@ -276,5 +346,6 @@ def spec_of(subject: Subject) -> SubjectSpec:
         if file:
             for name, value in list(vars(module).items()):
                 if value is subject:
-                    return SubjectSpec.of(subject, file, name)
-    return SubjectSpec.of(subject)
+                    spec: SubjectSpec = subject.spec(file, name)
+                    return spec
+    return subject.spec()

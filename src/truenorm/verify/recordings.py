@@ -19,8 +19,7 @@ from truenorm.verify.running.recorded import Recorded, check_recording, read_log
 from truenorm.verify.running.recording import Recording, make_recording, write_recording
 from truenorm.verify.running.schema import DamagedResultsError
 from truenorm.verify.running.torch_subject import DTYPES
-from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
-from truenorm.verify.targets import SubjectOptions, with_options
+from truenorm.verify.subject import Subject, SubjectOptions, in_another_process
 
 FACTS: tuple[str, ...] = ("torch", "python", "gpu")
 """Facts of a report about the machine where the kernel ran."""
@@ -158,11 +157,11 @@ def judge_recording(
         name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
         seconds=header["seconds"],
     )
-    subject = with_options(subject, options, strict=strict)
+    subject = subject.with_options(options, strict=strict)
     runner = Recorded(folder, subject, recording, log, unpack)
     level, seed = recorded_scope.level, recorded_scope.seed
     settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed, batch)
-    spec = SubjectSpec.of(runner.subject)
+    spec = runner.subject.spec()
     report = judge.judge_runner(runner, spec, settings, partial(collect, runner))
     facts = {each: header[each] for each in FACTS if header.get(each)}
     return replace(report, machine={**describe("date"), **facts})

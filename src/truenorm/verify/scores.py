@@ -16,13 +16,13 @@ from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.symptoms import UNEXPLAINED
 from truenorm.verify.harnesses import HarnessSubject
+from truenorm.verify.judge import try_a_call
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import forget
 from truenorm.verify.running.records import CannotRunError, GaveUpError, Record
-from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.running.scored import FailedCallError, Kernel, Server
-from truenorm.verify.subject import Subject, SubjectSpec, in_another_process
+from truenorm.verify.subject import Subject, in_another_process
 from truenorm.verify.submission import (
     CASES,
     LARGEST,
@@ -250,7 +250,7 @@ def _judged(
         suite,
         records,
         outputs=kernel.subject.outputs,
-        spec=SubjectSpec.of(kernel.subject),
+        spec=kernel.subject.spec(),
         domain=Domain(largest=submission.largest),
         strict=False,
         causes=submission.causes,

@@ -1,10 +1,11 @@
 """The kernel under test: `Subject`, where it is loaded from, and its description as JSON."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
 
 from truenorm.tools.arguments import require_type
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation, require_support
@@ -133,6 +134,21 @@ class Subject:
         """Return the declared domain, or else that of model input or, if strict, of all rows."""
         return self.domain or (EVERYWHERE if strict else MODEL_INPUT)
 
+    def with_options(self, options: "SubjectOptions", *, strict: bool = False) -> "Subject":
+        """Return the subject with another recipe, with fewer types and with another domain."""
+        dtypes = options.get("dtypes") or self.dtypes
+        if not set(dtypes) <= set(self.dtypes):
+            raise ValueError(
+                f"{self.name} claims {', '.join(self.dtypes)}, not {', '.join(dtypes)}"
+            )
+        largest, kappa, domain = options.get("largest"), options.get("kappa"), self.domain
+        if largest is not None or kappa is not None:
+            domain = self.required_domain(strict=strict)
+            largest = domain.largest if largest is None else largest
+            domain = Domain(largest, domain.kappa if kappa is None else kappa)
+        recipe = options.get("recipe") or self.recipe
+        return replace(self, dtypes=tuple(dtypes), recipe=recipe, domain=domain)
+
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of its results."""
@@ -140,6 +156,77 @@ class Subject:
         if self.command is None and self.backward is None:
             return tuple(forward)
         return (*forward, *self.operation.outputs_of(backward=True))
+
+    @property
+    def signature(self) -> str:
+        """Return how the functions of a subject are called, and what they return.
+
+        Examples
+        --------
+        >>> Subject(lambda x, gamma, beta, eps: x).signature
+        'forward(x, gamma, beta, eps) -> y'
+        """
+        operation = self.operation
+        inputs = operation.inputs_of("data", "parameter")
+        results = operation.outputs_of(backward=False)
+        arguments = ", ".join([*inputs, *["eps"][: operation.takes_eps]])
+        if self.backward is None:
+            names = ", ".join(results)
+            return f"forward({arguments}) -> {names if len(results) == 1 else f'({names})'}"
+        dy = ", ".join([*operation.inputs_of("gradient"), "saved"])
+        gradients = ", ".join(operation.outputs_of(backward=True))
+        return (
+            f"forward({arguments}) -> ({', '.join([*results, 'saved'])}) "
+            f"and backward({dy}) -> ({gradients})"
+        )
+
+    def to_description(self) -> dict[str, Any]:
+        """Return the claims of the subject as JSON values, for another process."""
+        domain = self.domain
+        return {
+            "name": self.name,
+            "dtypes": list(self.dtypes),
+            "also": list(self.also),
+            "seconds": self.seconds,
+            "callable": self.forward is not None,
+            "operation": self.operation.spec,
+            "recipe": self.recipe,
+            "domain": domain and [domain.largest.hex(), domain.kappa.hex()],
+            "backward": self.command is not None or self.backward is not None,
+        }
+
+    @staticmethod
+    def from_description(description: dict[str, Any]) -> "Subject":
+        """Return the subject of a description; it runs only in the process that sent it.
+
+        Raise ValueError if the operation is defined only in the file of the subject.
+        """
+        try:
+            operation = parse_operation(description["operation"])
+        except ValueError as unknown:
+            raise ValueError(
+                f"the operation {description['operation']!r} is defined only in the subject's file"
+            ) from unknown
+        domain = description["domain"]
+        functions: dict[str, Any] = {"command": ["(in another process)"]}
+        if description["callable"]:
+            backward = in_another_process if description["backward"] else None
+            functions = {"forward": in_another_process, "backward": backward}
+        return Subject(
+            **functions,
+            name=description["name"],
+            dtypes=description["dtypes"],
+            also=description["also"],
+            seconds=description["seconds"],
+            operation=operation,
+            recipe=description["recipe"],
+            domain=domain and Domain(*map(float.fromhex, domain)),
+        )
+
+    def spec(self, file: str = "", name: str = "subject", operation: str = "") -> "SubjectSpec":
+        """Return the spec of the subject, which is defined in a file under a name."""
+        forward, backward = self.forward is not None, self.backward is not None
+        return SubjectSpec(file, name, forward, backward, operation)
 
 
 def require_subject(subject: Subject) -> None:
@@ -149,6 +236,22 @@ def require_subject(subject: Subject) -> None:
             f"expected a Subject; got {subject!r}: use truenorm.verify.Subject(function) or "
             "truenorm.verify.load('file.py:function')"
         )
+
+
+class SubjectOptions(TypedDict, total=False):
+    """Options of the command line that override what a subject says of itself.
+
+    `operation` as text, `recipe`, the `dtypes` to judge, and the domain: the `largest` number and
+    `kappa`. `shapes` and `data` files add user cases.
+    """
+
+    operation: str | None
+    recipe: str
+    dtypes: Collection[str] | None
+    largest: float | None
+    kappa: float | None
+    shapes: Sequence[str]
+    data: Sequence[Path]
 
 
 class SubjectSpec(NamedTuple):
@@ -166,62 +269,10 @@ class SubjectSpec(NamedTuple):
     operation: str = ""
     recipe: str = ""
 
-    @classmethod
-    def of(
-        cls, subject: Subject, file: str = "", name: str = "subject", operation: str = ""
-    ) -> "SubjectSpec":
-        """Return the spec of a subject that is defined in a file."""
-        callable_, backward = subject.forward is not None, subject.backward is not None
-        return cls(file, name, callable_, backward, operation)
-
     @property
     def target(self) -> str:
         """The target string: ``file.py:name`` or ``torch:package.module.function``."""
         return f"{self.file}:{self.name}"
-
-
-def to_description(subject: Subject) -> dict[str, Any]:
-    """Return the claims of a subject as JSON values, for another process."""
-    domain = subject.domain
-    return {
-        "name": subject.name,
-        "dtypes": list(subject.dtypes),
-        "also": list(subject.also),
-        "seconds": subject.seconds,
-        "callable": subject.forward is not None,
-        "operation": subject.operation.spec,
-        "recipe": subject.recipe,
-        "domain": domain and [domain.largest.hex(), domain.kappa.hex()],
-        "backward": subject.command is not None or subject.backward is not None,
-    }
-
-
-def from_description(description: dict[str, Any]) -> Subject:
-    """Return the subject of a description; it runs only in the process that sent it.
-
-    Raise ValueError if the operation is defined only in the file of the subject.
-    """
-    try:
-        operation = parse_operation(description["operation"])
-    except ValueError as unknown:
-        raise ValueError(
-            f"the operation {description['operation']!r} is defined only in the subject's file"
-        ) from unknown
-    domain = description["domain"]
-    functions: dict[str, Any] = {"command": ["(in another process)"]}
-    if description["callable"]:
-        backward = in_another_process if description["backward"] else None
-        functions = {"forward": in_another_process, "backward": backward}
-    return Subject(
-        **functions,
-        name=description["name"],
-        dtypes=description["dtypes"],
-        also=description["also"],
-        seconds=description["seconds"],
-        operation=operation,
-        recipe=description["recipe"],
-        domain=domain and Domain(*map(float.fromhex, domain)),
-    )
 
 
 def in_another_process(*_: object) -> None:

@@ -2,19 +2,21 @@
 
 import re
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
 import numpy as np
 
 from truenorm.tools.arguments import require_choice, require_type
-from truenorm.verify.inputs.families import SEEDS
+from truenorm.verify.inputs.families import EPS, SEEDS
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
 from truenorm.verify.types import FORMATS
 
 LEVELS = ("quick", "full")
+USUAL_WIDTH = 64
+"""A row length that every kernel supports."""
 
 
 def cases(
@@ -106,6 +108,14 @@ def seeded_cases(operation: Operation, dtype: str, level: str, seed: int) -> tup
     ]
     random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
     return tuple(suite[place] for place in random.permutation(len(suite)))
+
+
+def usual_cases(suite: Sequence[Case], dtype: str) -> list[Case]:
+    """Return ordinary rows of a type, of a usual width, and rows of a usual eps, if any."""
+    ordinary = [case for case in suite if case.dtype == dtype and case.family == "normal"]
+    ordinary.sort(key=lambda case: abs(case.shape[1] - USUAL_WIDTH))
+    usual = [case for case in ordinary if case.eps == EPS]
+    return [*ordinary[:1], *(case for case in usual[:1] if case is not ordinary[0])]
 
 
 @cache

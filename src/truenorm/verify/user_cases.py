@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from truenorm.tools.arguments import require_choice, require_shape
+from truenorm.tools.text import parse_shape
 from truenorm.tools.user_files import open_regular
 from truenorm.verify.inputs.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.inputs.patterns import Pattern, filled
@@ -321,6 +322,24 @@ def load_data(
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def listed_cases(
+    shapes: Sequence[str], data: Sequence[Path], operation: Operation, dtypes: Sequence[str]
+) -> list[Case]:
+    """Return a case of each file of data and of each shape such as ``4x8``, in each type."""
+    files = []
+    for path in data:
+        case = load_data(path, operation=operation)
+        if case.dtype in dtypes:
+            files.append(case)
+            continue
+        files += [load_data(path, operation=operation, dtype=dtype) for dtype in dtypes]
+    return files + [
+        case_of_shape(shape, dtype, operation=operation)
+        for dtype in dtypes
+        for shape in dict.fromkeys(map(parse_shape, shapes))
+    ]
 
 
 def _rounded(arrays: Mapping[str, Array], dtype: str, norm: Norm) -> tuple[dict[str, Array], str]:

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.trace import WAYS, way
 
 MOST = {
-    "tv.verify(subject)": (5, 12),
-    "truenorm verify check.py:subject": (14, 34),
-    "truenorm verify check.py:kernel": (16, 40),
+    "tv.verify(subject)": (5, 8),
+    "truenorm verify check.py:subject": (13, 19),
+    "truenorm verify check.py:kernel": (15, 25),
 }
 
 

@@ -22,7 +22,6 @@ from truenorm.cli.app import COMMANDS, GROUPS
 from truenorm.cli.common import file_writer, progress_bar
 from truenorm.verify import Subject
 from truenorm.verify.norms.options import NAMES
-from truenorm.verify.running.runners import signature
 
 EXAMPLES = TESTS.parent / "examples"
 
@@ -116,7 +115,7 @@ def test_help_of_verify_has_the_signatures_of_a_subject(operation: str) -> None:
     """Compare with the text that the judge prints for a subject that it cannot call."""
     words = " ".join(run("verify", "--help").stdout.split())
     subject = Subject(lambda *_: None, lambda *_: None, operation=operation)
-    signatures = signature(subject).replace("-> (", "-> ").replace(") and", "").removesuffix(")")
+    signatures = subject.signature.replace("-> (", "-> ").replace(") and", "").removesuffix(")")
     assert f"{operation} {signatures}" in words
 
 

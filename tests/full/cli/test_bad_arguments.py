@@ -17,8 +17,8 @@ from shared.cli.recording import record, run_main
 from truenorm import cli, doctor
 from truenorm.gradient_check import __main__ as gradient_check
 from truenorm.tools.command_line import run_command
-from truenorm.verify import judge
-from truenorm.verify.running.loading import load
+from truenorm.verify.running import process
+from truenorm.verify.running.loading import load_with_spec
 
 MOST_LINES = 12
 """Of a message: the last calls of the user's code take the most."""
@@ -285,7 +285,7 @@ def test_options_of_verify(
 
     class Loaded:
         def __init__(self, target: str, *, operation: str, **_: object) -> None:
-            self.subject = load(target, operation)
+            self.subject, self.spec = load_with_spec(target, operation)
 
         def __enter__(self) -> "Loaded":
             return self
@@ -293,7 +293,7 @@ def test_options_of_verify(
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(judge, "SubjectProcess", Loaded)
+    monkeypatch.setattr(process, "SubjectProcess", Loaded)
     assert expected in stopped(cli.main, "verify", "subject.py", *shlex.split(options))
 
 

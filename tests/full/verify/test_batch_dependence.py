@@ -22,7 +22,6 @@ from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
 from truenorm.verify.report.wording import batch_line, verdict_line
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -39,7 +38,7 @@ def report_of(batch: str, forward: Callable[..., Array] = depends_on_the_batch) 
     subject = tv.Subject(forward, name="kernel")
     suite = [tv.case(name) for name in NAMES]
     records = collect(InProcess(subject), suite)
-    return grade_records(subject, suite, records, SubjectSpec.of(subject), batch=batch)
+    return grade_records(subject, suite, records, subject.spec(), batch=batch)
 
 
 @pytest.fixture(scope="module")

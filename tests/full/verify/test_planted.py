@@ -20,8 +20,8 @@ from shared.verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 from truenorm.verify.diagnosis.behaviour import KEPT_STATE, depends_on_calls
 from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.symptoms import GUARDS
+from truenorm.verify.judge import verify_target
 from truenorm.verify.subject import SubjectSpec
-from truenorm.verify.targets import verify_target
 
 SECONDS = "each verdict takes seconds"
 SLOW = pytest.mark.slow(reason=SECONDS)

@@ -31,7 +31,6 @@ from truenorm.verify.report.html import to_html
 from truenorm.verify.report.wording import conclusion, too_slow_lines
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
 from truenorm.verify.time_limit import Cost, Timed, WithinLimit, rows_of
 from truenorm.verify.types import Array
@@ -172,7 +171,7 @@ def slow_report(left_out: Sequence[str], forward: Callable[..., Array] = wide) -
         else each
         for each in collect(tv_runner(subject), suite)
     ]
-    return grade_records(subject, suite, records, SubjectSpec.of(subject))
+    return grade_records(subject, suite, records, subject.spec())
 
 
 def tv_runner(subject: tv.Subject) -> InProcess:

@@ -12,13 +12,13 @@ from rich.console import Console
 
 import truenorm.verify as tv
 from shared.verify import toy
+from truenorm.verify.judge import verify_target
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
 from truenorm.verify.report.vectors import write_vectors
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.targets import verify_target
 from truenorm.verify.types import Array
 
 

@@ -16,14 +16,13 @@ from truenorm.verify.collecting import collect
 from truenorm.verify.grading import user_cases as measuring
 from truenorm.verify.grading.user_cases import sampled_rows
 from truenorm.verify.inputs.families import EPS
-from truenorm.verify.judge import grade_records
+from truenorm.verify.judge import grade_records, verify_target
 from truenorm.verify.norms.enclosures import row_blocks
 from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.subject import SubjectSpec
-from truenorm.verify.targets import SubjectOptions, verify_target
+from truenorm.verify.subject import SubjectOptions
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
 
 SLOW = pytest.mark.slow(reason="large user cases of all types take minutes")
@@ -264,7 +263,7 @@ def test_a_row_must_not_depend_on_its_batch(
     given, case = tv.Subject(forward), tv.case_of_shape((rows, 48))
     with pytest.raises(AssertionError, match=message):
         tv.check(given, case)
-    report = grade_records(given, [case], collect(InProcess(given), [case]), SubjectSpec.of(given))
+    report = grade_records(given, [case], collect(InProcess(given), [case]), given.spec())
     (finding,) = report.findings
     assert finding.guard == "batch"
     assert report.verdicts["batch-invariant"] == "fail"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import truenorm.verify as tv
+from truenorm.verify.judge import verify_target
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.targets import verify_target
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 

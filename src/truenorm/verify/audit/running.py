@@ -32,7 +32,7 @@ from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.running.command import Program
 from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
 
@@ -360,7 +360,7 @@ def _findings(kernel: Kernel, case: Case, recipe: str) -> Sequence[Finding]:
         recipe=recipe,
     )
     records = [runner_for(subject).run(case, Call())]
-    return grade_records(subject, [case], records, SubjectSpec.of(subject)).findings
+    return grade_records(subject, [case], records, subject.spec()).findings
 
 
 def _suite(norm: Norm, dtypes: Sequence[str]) -> Iterator[Case]:

@@ -8,14 +8,16 @@ from types import ModuleType
 from typing import Any
 
 from truenorm.tools.arguments import require_type
-from truenorm.tools.user_files import NotThereError, run_file, split_target
+from truenorm.tools.user_files import NotThereError, resolved, run_file, split_target
 from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.pytorch import is_module
 from truenorm.verify.running.torch_subject import form_of, torch_subject
-from truenorm.verify.subject import Subject
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import FORMATS
 
-PREFIX = "torch:"
+TORCH = "torch"
+"""In place of a file, in the spec of a kernel of PyTorch."""
+PREFIX = f"{TORCH}:"
 SUBJECT = "subject"
 """The name in a file, unless a target has one."""
 HINT = """write a subject with a function that takes and returns NumPy arrays:
@@ -41,12 +43,26 @@ def load(target: str, operation: str = "", dtypes: Sequence[str] = ()) -> Subjec
         The types of a function; by default float32, on tensors also bfloat16.
     """
     require_type("target", target, str, "text such as 'file.py:name'")
-    if dotted := dotted_path(target):
+    return load_with_spec(target, operation, dtypes)[0]
+
+
+def load_with_spec(
+    target: str, operation: str = "", dtypes: Sequence[str] = (), folder: str | Path = ""
+) -> tuple[Subject, SubjectSpec]:
+    """Return the subject of a target, and its spec; a file without a path is in the folder."""
+    file, name = file_and_name(target, folder)
+    if file == TORCH:
         try:
-            return _load_torch(dotted, operation)
+            subject = _load_torch(name, operation)
         except ValueError as error:
             raise NotThereError(str(error)) from error
-    path, name = split_target(target, SUBJECT)
+    else:
+        subject = _load_file(Path(file), name, operation, dtypes)
+    return subject, subject.spec(file, name, operation)
+
+
+def _load_file(path: Path, name: str, operation: str, dtypes: Sequence[str]) -> Subject:
+    """Execute a file and return the subject of a name in it."""
     module = run_file(path)
     subject = getattr(module, name, None)
     if isinstance(subject, Subject):
@@ -97,9 +113,9 @@ def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
     ('torch', 'torch.nn.functional.rms_norm')
     """
     if dotted := dotted_path(target):
-        return PREFIX.rstrip(":"), dotted
+        return TORCH, dotted
     file, name = split_target(target, SUBJECT)
-    return str((folder / file).resolve()), name
+    return str(resolved(folder / file)), name
 
 
 def _load_torch(path: str, operation: str) -> Subject:

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import prod
 from typing import IO, Any
 
@@ -21,9 +21,11 @@ import numpy as np
 from truenorm.verify.calls import Call
 from truenorm.verify.operation import Case
 from truenorm.verify.running.command import TAIL_BYTES
+from truenorm.verify.running.loading import TORCH
 from truenorm.verify.running.records import CannotRunError, GaveUpError, Record
 from truenorm.verify.running.runner import kill_group, start_group
-from truenorm.verify.subject import from_description
+from truenorm.verify.running.torch_subject import DTYPES
+from truenorm.verify.subject import Subject, SubjectOptions, SubjectSpec
 from truenorm.verify.types import CODE_TYPES, NUMERIC_TYPES, Array, dtype_of, numeric_dtype
 
 START_SECONDS = 120.0  # enough to import a framework
@@ -119,11 +121,41 @@ def largest_result(case: Case, call: Call) -> int:
     return RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * size * max(rows, call.stop)
 
 
+@contextmanager
+def subject_process(
+    target: str,
+    options: SubjectOptions,
+    *,
+    strict: bool = False,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    start_seconds: float = START_SECONDS,
+) -> Iterator["SubjectProcess"]:
+    """Provide a process of a subject whose claims are overridden by options."""
+    operation, dtypes = options.get("operation") or "", options.get("dtypes")
+    with SubjectProcess(
+        target,
+        operation=operation,
+        dtypes=dtypes,
+        python=python,
+        environment=environment,
+        start_seconds=start_seconds,
+    ) as process:
+        dtypes = dtypes or (DTYPES if process.spec.file == TORCH else None)
+        try:
+            process.subject = process.subject.with_options(
+                {**options, "dtypes": dtypes}, strict=strict
+            )
+        except ValueError as error:
+            raise CannotRunError(str(error)) from error
+        yield process
+
+
 class SubjectProcess:
     """Runs a subject by sending cases to a worker process, which it restarts after a crash.
 
-    The functions of `subject` run in the worker only. `deaths` is the number of crashes and hangs,
-    or `MAX_DEATHS` if the worker could not be restarted.
+    The functions of `subject` run in the worker only; `spec` says where it is defined. `deaths` is
+    the number of crashes and hangs, or `MAX_DEATHS` if the worker could not be restarted.
     """
 
     def __init__(
@@ -145,9 +177,10 @@ class SubjectProcess:
         self._environment = {**os.environ, **(environment or {})}
         self._is_command = False
         self.deaths = 0
-        description = self._start()
+        loaded = self._start()
+        self.spec = SubjectSpec(*loaded["spec"])
         try:
-            self.subject = from_description(description)
+            self.subject = Subject.from_description(loaded["subject"])
         except ValueError as unknown:
             self._kill()
             raise CannotRunError(str(unknown)) from unknown
@@ -174,7 +207,7 @@ class SubjectProcess:
         self._kill()
 
     def _start(self) -> dict[str, Any]:
-        """Start a worker and return its description of the subject."""
+        """Start a worker and return its message about the subject."""
         self._process = start_group(
             self._command,
             stdin=subprocess.PIPE,
@@ -203,8 +236,7 @@ class SubjectProcess:
         if "cannot" in message:
             self._kill()
             raise CannotRunError(message["cannot"])
-        description: dict[str, Any] = message["subject"]
-        return description
+        return message
 
     def _listen(self, pipe: IO[bytes], answers: "queue.Queue[Message | str]") -> None:
         """Queue every message, then a string that says how the stream ended."""

@@ -28,8 +28,9 @@ from truenorm.verify.running.pytorch import (
     constants_of,
     names_of,
 )
-from truenorm.verify.running.runners import copies_of, usual_cases
+from truenorm.verify.running.runners import copies_of
 from truenorm.verify.running.torch_subject import trial_arrays
+from truenorm.verify.suite import usual_cases
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 SCHEMA = "truenorm/recording-1"

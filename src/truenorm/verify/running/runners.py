@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.calls import Call, case_of_call, own_inputs, plan_of
-from truenorm.verify.inputs.families import EPS
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import output_types
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.records import (
-    CannotRunError,
     Record,
     Runner,
     describe_error,
@@ -26,7 +24,7 @@ from truenorm.verify.running.records import (
 )
 from truenorm.verify.running.runner import ENDS, Caller
 from truenorm.verify.running.tiled import finished_record, repeated, tiled_damage
-from truenorm.verify.subject import Subject, require_subject
+from truenorm.verify.subject import Subject
 from truenorm.verify.types import (
     CODE_TYPES,
     FORMATS,
@@ -37,71 +35,14 @@ from truenorm.verify.types import (
 
 ALIGNMENT = 16
 """Bytes: the start of an input that is not made unaligned is a multiple of it."""
-USUAL_WIDTH = 64
-"""A row length that every kernel supports."""
 Arrays = Mapping[str, Array | None]
 
 
 def runner_for(subject: Subject, *, in_worker: bool = False) -> Runner:
     """Return the runner that calls a subject from this process; see `InProcess`."""
-    require_subject(subject)
     if subject.command is not None:
         return CommandRunner(subject)
     return InProcess(subject, in_worker=in_worker)
-
-
-def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
-    """Call a subject with ordinary rows; raise CannotRunError if it rejects all of its types.
-
-    A crash or a hang may depend on the rows and is a finding: its record is returned.
-    """
-    subject, failure = runner.subject, ""
-    for dtype in subject.dtypes:
-        usual = usual_cases(suite, dtype)
-        for case in usual:
-            record = runner.run(case, Call())
-            if not record.failure.startswith("raised "):
-                return [record] if record.failure else []
-            rows, size = case.shape
-            failure = failure or f"{record.failure}, with {rows} rows of {size} in {dtype}"
-        if not usual:
-            return []
-    raise CannotRunError(
-        f"{subject.name} cannot be called: it {failure}.\n"
-        f"The judge calls {signature(subject)}; give another operation with --operation, or with "
-        "operation= of the subject."
-    )
-
-
-def usual_cases(suite: Sequence[Case], dtype: str) -> list[Case]:
-    """Return ordinary rows of a type, of a usual width, and rows of a usual eps, if any."""
-    ordinary = [case for case in suite if case.dtype == dtype and case.family == "normal"]
-    ordinary.sort(key=lambda case: abs(case.shape[1] - USUAL_WIDTH))
-    usual = [case for case in ordinary if case.eps == EPS]
-    return [*ordinary[:1], *(case for case in usual[:1] if case is not ordinary[0])]
-
-
-def signature(subject: Subject) -> str:
-    """Return how the functions of a subject are called, and what they return.
-
-    Examples
-    --------
-    >>> signature(Subject(lambda x, gamma, beta, eps: x))
-    'forward(x, gamma, beta, eps) -> y'
-    """
-    operation = subject.operation
-    inputs = operation.inputs_of("data", "parameter")
-    results = operation.outputs_of(backward=False)
-    arguments = ", ".join([*inputs, *["eps"][: operation.takes_eps]])
-    if subject.backward is None:
-        names = ", ".join(results)
-        return f"forward({arguments}) -> {names if len(results) == 1 else f'({names})'}"
-    dy = ", ".join([*operation.inputs_of("gradient"), "saved"])
-    gradients = ", ".join(operation.outputs_of(backward=True))
-    return (
-        f"forward({arguments}) -> ({', '.join([*results, 'saved'])}) "
-        f"and backward({dy}) -> ({gradients})"
-    )
 
 
 class InProcess:

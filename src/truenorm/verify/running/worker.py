@@ -13,11 +13,10 @@ from typing import IO
 from truenorm.tools.user_files import NotThereError, failure_text
 from truenorm.verify.calls import Call
 from truenorm.verify.operation import Case
-from truenorm.verify.running.loading import load
+from truenorm.verify.running.loading import load_with_spec
 from truenorm.verify.running.process import receive, send
 from truenorm.verify.running.records import triton_advice
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import to_description
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -37,7 +36,8 @@ def main(target: str, operation: str, dtypes: str = "") -> int:
     # that ignores interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        subject = load(target, operation, [each for each in dtypes.split(",") if each])
+        named = [each for each in dtypes.split(",") if each]
+        subject, spec = load_with_spec(target, operation, named)
     except NotThereError as missing:
         send(answers, {"cannot": str(missing)}, {})
         return 2
@@ -48,7 +48,7 @@ def main(target: str, operation: str, dtypes: str = "") -> int:
         reason = f"{target} could not be executed:\n{text}\n{triton_advice(text).lstrip()}"
         send(answers, {"cannot": reason}, {})
         return 2
-    send(answers, {"subject": to_description(subject)}, {})
+    send(answers, {"subject": subject.to_description(), "spec": list(spec)}, {})
     runner = runner_for(subject, in_worker=True)
     while (request := receive(requests, lambda: sys.maxsize)) is not None:
         message, arrays = request

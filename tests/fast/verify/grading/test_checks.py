@@ -138,7 +138,7 @@ SIZES = "float32-batch-sizes-4136x33"
 def judged(subject: Subject, *names: str) -> Report:
     suite = [tv.case(name) for name in names]
     records = collect(InProcess(subject), suite)
-    return grade_records(subject, suite, records, SubjectSpec.of(subject))
+    return grade_records(subject, suite, records, subject.spec())
 
 
 @pytest.mark.parametrize(

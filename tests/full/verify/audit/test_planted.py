@@ -11,7 +11,7 @@ from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import RMS_NORM, norm
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
 NORMS = [
@@ -74,7 +74,7 @@ def test_a_kernel_without_a_bug_has_no_finding(recipe: str) -> None:
     )
     suite = [each for each in cases("bfloat16", operation=operation) if each.x.size <= ELEMENTS]
     records = [runner_for(subject).run(each, Call()) for each in suite]
-    report = grade_records(subject, suite, records, SubjectSpec.of(subject))
+    report = grade_records(subject, suite, records, subject.spec())
     assert [each.symptom for each in report.findings] == []
 
 

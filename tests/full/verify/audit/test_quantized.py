@@ -17,7 +17,6 @@ from truenorm.verify.judge import grade_records
 from truenorm.verify.norms.codes import unpacked
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
 from truenorm.verify.types import Array
 
@@ -68,7 +67,7 @@ def test_a_kernel_without_a_bug_has_no_finding(operation: str) -> None:
     )
     suite = [each for each in cases("bfloat16", operation=kernel.norm) if each.x.size <= ELEMENTS]
     records = [runner_for(subject).run(each, Call()) for each in suite]
-    report = grade_records(subject, suite, records, SubjectSpec.of(subject))
+    report = grade_records(subject, suite, records, subject.spec())
     assert [each.symptom for each in report.findings] == []
     named = [f"{each.name}, {each.way}".removesuffix(", ") for each in report.recipes]
     assert [each.startswith(kernel.recipe) for each in named] == [True]

@@ -37,9 +37,8 @@ from truenorm.verify.report.wording import (
 )
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.subject import SubjectOptions, SubjectSpec
 from truenorm.verify.suite import cases
-from truenorm.verify.targets import SubjectOptions, with_options
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -396,8 +395,8 @@ def test_domain_without_rows(name: str) -> None:
 def test_limit_of_zero_is_refused(options: SubjectOptions) -> None:
     subject = tv.Subject(two_passes, domain=tv.Domain(1e4, 10.0))
     with pytest.raises(ValueError, match=r"must be above zero; got 0\.0"):
-        with_options(subject, options)
-    assert with_options(subject, SubjectOptions(kappa=None)).domain == subject.domain
+        subject.with_options(options)
+    assert subject.with_options(SubjectOptions(kappa=None)).domain == subject.domain
 
 
 ROWS = Call("rows", 0, 1)

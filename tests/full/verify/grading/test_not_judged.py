@@ -10,13 +10,12 @@ from shared.verify.fake_report import wide
 from truenorm.verify.baseline import compare_with_baseline, entries_of
 from truenorm.verify.calls import Call
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import grade_records
+from truenorm.verify.judge import grade_records, try_a_call
 from truenorm.verify.operation import Case
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.wording import conclusion
 from truenorm.verify.running.records import CannotRunError, Record
-from truenorm.verify.running.runners import InProcess, try_a_call
-from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
 WIDTHS = (2, 3, 5, 8, 64, 67, 96)
@@ -46,7 +45,7 @@ def judged(forward: Forward, *dtypes: str, suite: Sequence[Case] = ()) -> Report
     suite = suite or suite_of(dtypes)
     runner = InProcess(subject)
     records = [runner.run(case, Call()) for case in suite]
-    return grade_records(subject, suite, records, SubjectSpec.of(subject))
+    return grade_records(subject, suite, records, subject.spec())
 
 
 def test_a_type_is_refused() -> None:
@@ -148,5 +147,5 @@ def test_a_result_before_the_exception_is_no_refusal() -> None:
     suite = suite_of(subject.dtypes)
     runner = InProcess(subject)
     records: list[Record] = [runner.run(case, Call()) for case in suite]
-    report = grade_records(subject, suite, records, SubjectSpec.of(subject))
+    report = grade_records(subject, suite, records, subject.spec())
     assert report.unsupported == ()

@@ -13,8 +13,6 @@ from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import grade_records
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import SubjectSpec
-from truenorm.verify.targets import with_options
 from truenorm.verify.types import dtype_of
 
 SCHEMES = {
@@ -73,7 +71,7 @@ def rows_of(operation: str, dtype: str, shape: tuple[int, int], seed: int) -> Ca
 def report_on(kernel: Kernel, case: Case, recipe: str = "") -> Report:
     subject = kernel.subject(case.dtype)
     records = collect(runner_for(subject), [case])
-    return grade_records(subject, [case], records, SubjectSpec.of(subject), recipe=recipe)
+    return grade_records(subject, [case], records, subject.spec(), recipe=recipe)
 
 
 def named(operation: str, dtype: str, shape: tuple[int, int]) -> list[tuple[str, str]]:
@@ -124,7 +122,7 @@ def test_claimed_recipe_passes(claim: str) -> None:
     ],
 )
 def test_another_recipe_is_a_finding(claim: str, text: str, cause: str) -> None:
-    subject = with_options(VLLM.kernel.subject(), {"recipe": claim})
+    subject = VLLM.kernel.subject().with_options({"recipe": claim})
     (finding,) = judge(subject, calls=False).findings
     assert finding.guard == "recipe"
     assert text in finding.symptom
@@ -134,4 +132,4 @@ def test_another_recipe_is_a_finding(claim: str, text: str, cause: str) -> None:
 def test_unknown_recipe_raises() -> None:
     subject = Kernel(quantized_norm("rms_norm,quant=e4m3fn")).subject()
     with pytest.raises(ValueError, match="recipe must be one of"):
-        with_options(subject, {"recipe": "late/T, qmax/amax"})
+        subject.with_options({"recipe": "late/T, qmax/amax"})

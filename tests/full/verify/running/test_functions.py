@@ -10,12 +10,12 @@ import pytest
 import truenorm.verify as tv
 from truenorm.tools.user_files import NotThereError
 from truenorm.verify.calls import Call
+from truenorm.verify.judge import verify_target
 from truenorm.verify.running import records
 from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.records import CannotRunError, raised_at, triton_advice
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.targets import verify_target
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 

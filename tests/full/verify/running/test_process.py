@@ -14,6 +14,7 @@ import truenorm.verify as tv
 from shared.verify.running.programs import ends, is_running
 from truenorm.tools.user_files import NotThereError, split_target
 from truenorm.verify.calls import Call
+from truenorm.verify.judge import verify_target
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import (
     START_SECONDS,
@@ -24,7 +25,6 @@ from truenorm.verify.running.process import (
 )
 from truenorm.verify.running.records import CannotRunError, GaveUpError
 from truenorm.verify.suite import case
-from truenorm.verify.targets import verify_target
 
 SLOW = pytest.mark.slow(reason="processes that hang are waited for")
 

@@ -24,11 +24,9 @@ from truenorm.verify.calls import (
     matching_rows,
 )
 from truenorm.verify.collecting import collect
-from truenorm.verify.judge import grade_records
+from truenorm.verify.judge import grade_records, verify_target
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.running.runners import InProcess, signature
-from truenorm.verify.subject import SubjectSpec
-from truenorm.verify.targets import verify_target
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -205,7 +203,7 @@ def test_result_that_changes_after_the_call(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("truenorm.verify.running.runners.time.sleep", pause)
     batch, subject = tv.case("float32-batch-300x67"), tv.Subject(forward)
     records = collect(InProcess(subject), [batch])
-    report = grade_records(subject, [batch], records, SubjectSpec.of(subject))
+    report = grade_records(subject, [batch], records, subject.spec())
     (finding,) = report.findings
     assert (finding.guard, finding.verdict) == ("overwritten", "results kept")
     assert finding.symptom == "y changes within 0.1 s after it was returned"
@@ -266,8 +264,8 @@ def test_one_type_that_runs_is_enough() -> None:
     ],
 )
 def test_signature(operation: tv.Norm, message: str) -> None:
-    assert signature(tv.Subject(np.copy, operation=operation)) == message
-    both = signature(tv.Subject(np.copy, np.copy, operation=operation))
+    assert tv.Subject(np.copy, operation=operation).signature == message
+    both = tv.Subject(np.copy, np.copy, operation=operation).signature
     arguments = "dy, dsum, saved" if operation.adds else "dy, saved"
     assert f"and backward({arguments}) -> (dx, " in both
 

@@ -18,10 +18,10 @@ from shared.verify.workers.executors import Backwards, processes, text_of
 from truenorm.verify import judge, workers
 from truenorm.verify import oracle as answers
 from truenorm.verify.calls import Call
+from truenorm.verify.judge import verify_target
 from truenorm.verify.oracle import compute_exact, load_or_compute
 from truenorm.verify.running.records import CannotRunError, Record
 from truenorm.verify.subject import SubjectSpec
-from truenorm.verify.targets import verify_target
 from truenorm.verify.workers import RemoteSubject, map_in_order, run_named
 
 SLOW = pytest.mark.slow(reason="a verdict by workers takes half a minute")

@@ -19,7 +19,6 @@ from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
 
 F = np.float32
@@ -65,7 +64,7 @@ def judge(subject: tv.Subject, *, calls: bool = True) -> Report:
     suite = suite_of(subject.operation.spec, *subject.dtypes, calls=calls)
     records = collect(runner_for(subject), suite)
     domain = subject.required_domain(strict=False)
-    spec = SubjectSpec.of(subject)
+    spec = subject.spec()
     return grade_records(subject, suite, records, spec, domain=domain, strict=False)
 
 
