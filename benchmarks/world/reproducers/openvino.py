@@ -1,4 +1,4 @@
-"""openvino 2026.4.1, CPU: RMSNormalization in float16 returns zeros for numbers above 256."""
+"""openvino 2026.4.1, CPU: the error of RMSNormalization in float32 grows with the row."""
 
 import math
 from fractions import Fraction
@@ -8,30 +8,21 @@ import onnx.helper as h
 import openvino
 
 
-def norm(kind, precision):
-    """Compile a model of one node."""
-    ends = [
-        h.make_tensor_value_info("x", kind, ["r", "d"]),
-        h.make_tensor_value_info("w", kind, ["d"]),
-    ]
-    node = h.make_node("RMSNormalization", ["x", "w"], ["y"], axis=-1, epsilon=1e-6)
-    out = [h.make_tensor_value_info("y", kind, ["r", "d"])]
-    graph = h.make_graph([node], "g", ends, out)
-    made = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10)
-    core = openvino.Core()
-    hint = {"INFERENCE_PRECISION_HINT": precision}
-    return core.compile_model(core.read_model(made.SerializeToString()), "CPU", hint)
+def info(name, shape):
+    """Return an input or an output in float32."""
+    return h.make_tensor_value_info(name, 1, shape)
 
 
-half, single = norm(10, "f16"), norm(1, "f32")
-for value in (100, 250, 260, 1000):
-    x = np.full((1, 64), value, "f2")
-    y = half([x, np.ones(64, "f2")])[0]
-    print(f"float16, rows of {value}: y = {float(y[0, 0]):.4g}, exact 1")
+node = h.make_node("RMSNormalization", ["x", "w"], ["y"], axis=-1, epsilon=1e-6)
+ends = [info("x", ["r", "d"]), info("w", ["d"])], [info("y", ["r", "d"])]
+graph = h.make_graph([node], "g", *ends)
+model = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10)
+core = openvino.Core()
+norm = core.compile_model(core.read_model(model.SerializeToString()), "CPU")
 for size in (1024, 16384, 262144, 2**24):
     x = np.full((1, size), 0.7, "f4")
     value = Fraction(float(x[0, 0]))
     exact = float(value) / math.sqrt(value**2 + Fraction(1e-6))
-    error = abs(float(single([x, np.ones(size, "f4")])[0][0, 0]) - exact)
-    print(f"float32, D = {size}: y is off by {error:.2g}")
-assert y[0, 0] == 0, "not reproduced"
+    y = float(norm([x, np.ones(size, "f4")])[0][0, 0])
+    print(f"D = {size}: y = {y:.8f}, exact {exact:.8f}, off by {abs(y - exact):.2g}")
+assert abs(y - exact) > 1e-3, "not reproduced"
