@@ -87,6 +87,8 @@ def summary(report: Report) -> dict[str, Any]:
 
 def named_cases(report: Report) -> dict[str, list[str]]:
     """Return the named cases that were measured, each with the outputs that fail there."""
+    if not report.operation.case_file:  # an option, such as no gamma, has no cases of its own
+        return {}
     names = {entry["name"] for entry in entries(report.operation)}
     outcomes: dict[str, list[str]] = {}
     for each in (*report.results, *report.results_beyond):

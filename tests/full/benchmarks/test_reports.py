@@ -6,7 +6,7 @@ from importlib.metadata import version as installed_version
 
 import pytest
 
-from benchmarks.reports import FOLDER, REPORTS, block, run, version
+from benchmarks.reports import FOLDER, REPORTS, block, run
 
 
 def test_every_page_is_a_report() -> None:
@@ -15,14 +15,14 @@ def test_every_page_is_a_report() -> None:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_output_is_what_the_reproducer_prints(name: str) -> None:
-    package = REPORTS[name]
+    package, version = REPORTS[name].name, REPORTS[name].version
     try:
         installed = installed_version(package).partition("+")[0]
     except PackageNotFoundError:
         installed = "no version"
-    if installed != version(package):
+    if installed != version:
         pytest.skip(
-            f"{package} {version(package)} is needed, {installed} is installed; "
+            f"{package} {version} is needed, {installed} is installed; "
             f"`python -m benchmarks.reports {name}` installs it and runs the reproducer"
         )
     assert run(name, sys.executable) == block(name, "text")
