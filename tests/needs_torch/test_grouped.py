@@ -63,6 +63,20 @@ def modulated_rms_norm(
     return (y * (1 + scale.double()) + shift.double()).to(x.dtype)
 
 
+class Gated(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A gated norm with the arguments of Mamba2's in Transformers, which needs a group size."""
+
+    def __init__(self, hidden_size: int, group_size: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size))
+        self.eps, self.group_size = eps, group_size
+
+    def forward(self, hidden_states: Tensor, gate: Tensor = None) -> Tensor:
+        size = self.group_size
+        assert hidden_states.shape[-1] % size == 0
+        return rmsnorm_fn(hidden_states, self.weight, None, gate, self.eps, size, False)
+
+
 RIGHT: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "group norm": (F.group_norm, "group_norm,groups=2", {}),
     "group norm, a module": (torch.nn.GroupNorm, "group_norm,groups=2", {"form": "module"}),
@@ -70,6 +84,9 @@ RIGHT: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "several axes": (F.layer_norm, "layer_norm,axes=3", {}),
     "several axes, a module": (torch.nn.LayerNorm, "layer_norm,axes=2", {"form": "module"}),
     "groups": (rmsnorm_fn, "rms_norm,groups=4", {}),
+    "one group, a module": (Gated, "rms_norm,gate=silu-first", {"form": "module"}),
+    "no gate, a module": (Gated, "rms_norm", {"form": "module"}),
+    "groups, a module": (Gated, "rms_norm,groups=4,gate=silu-first", {"form": "module"}),
     "gate last": (rmsnorm_fn, "rms_norm,groups=2,gate=silu", {}),
     "gate first": (rmsnorm_fn, "rms_norm,groups=2,gate=sigmoid-first", {}),
     "g": (rms_norm_gated, "rms_norm,gate=sigmoid", {}),

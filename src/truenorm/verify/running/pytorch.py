@@ -22,6 +22,7 @@ NAMES = {
     "eps": ("eps", "epsilon", "variance_epsilon"),
     "shape": ("normalized_shape",),
     "size": ("hidden_size", "dim", "d", "n", "size", "features", "num_features"),
+    "group": ("group_size",),
     "out": ("out", "output", "y", "result"),
     "dy": ("dy", "grad_output", "grad", "dout", "grad_out", "grad_y", "do"),
     "dsum": ("dsum", "grad_residual", "dresidual_out"),
@@ -45,7 +46,6 @@ GROUPED_NAMES = {
     "shift": ("shift", "shift_msa"),
     "size": (*NAMES["size"], "num_channels"),
     "groups": ("num_groups", "groups", "n_groups", "ngroups"),
-    "group": ("group_size",),
     "heads": ("num_heads", "n_heads", "heads"),
     "activation": ("activation",),
     "gate_last": ("norm_before_gate",),
@@ -116,7 +116,7 @@ def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
 def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
     """Return the values of the roles that the operation and the shape of x determine."""
     size = int(shape[-1])
-    constants: Values = {"shape": [size], "size": size}
+    constants: Values = {"shape": [size], "size": size, "group": size}  # one group is a row
     if norm.is_quantized:
         constants["group"] = norm.quant.group
     if norm.has_units:
@@ -124,7 +124,7 @@ def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
             "shape": [*map(int, shape[-norm.axes :])],
             "size": size if norm.channels_last else norm.parameter_size(shape),
             "groups": norm.groups,
-            "group": size // norm.groups if norm.groups > 1 else None,
+            "group": size // norm.groups,
             "heads": norm.heads,
             "activation": norm.activation,
             "gate_last": not norm.gate_first,
