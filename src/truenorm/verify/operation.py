@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.tools.text import short_number
+from truenorm.verify.sums import Way
 from truenorm.verify.types import Array, Float64s
 
 
@@ -547,6 +548,8 @@ Mixture = Callable[[Case, Case], Float64s]
 """Returns an output of the second case, computed with an array of the first case."""
 Clamped = Callable[[float, Case], Float64s]
 """Returns an output of a case, with an array clamped between minus a limit and the limit."""
+Summed = Callable[[Way, Case], Float64s]
+"""Returns an output of a case, with sums taken in a way."""
 
 
 class ErrorTerms(NamedTuple):
@@ -588,12 +591,15 @@ class ErrorPatterns(NamedTuple):
         The errors that grow with kappa.
     clamped : mapping of str to callable
         By input or intermediate result: the output if that array is clamped to a limit.
+    sums : mapping of str to callable
+        By clause for one or several sums: the output if the sums are taken in a way.
     """
 
     error_terms: Sequence[ErrorTerms] = ()
     mixtures: Mapping[str, Mixture] = {}
     growth: Growth | None = None
     clamped: Mapping[str, Clamped] = {}
+    sums: Mapping[str, Summed] = {}
 
 
 def padded(case: Case, numbers: Sequence[float]) -> Case:

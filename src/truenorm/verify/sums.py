@@ -5,7 +5,7 @@ additions and from the type of its partial sums. Rows of equal magnitudes show i
 binade, each addition to a partial sum has the same rounding error, and the errors add up.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -98,17 +98,16 @@ def _by_halves(terms: Array) -> Array:
     return terms[..., 0]
 
 
-def ways(kinds: Sequence[str] = ("float32",)) -> Iterator[Way]:
-    """Yield the ways that are tried, the simplest first."""
-    for kind in kinds:
-        yield Way(kind)
-        for lanes in LANES:
-            yield Way(kind, lanes=lanes)
-        for block in BLOCKS:
-            yield Way(kind, block=block)
-        yield Way(kind, block=1)
-        if kind in ("float16", "bfloat16"):  # elsewhere, a rounded term makes no difference
-            yield Way(kind, fused=True)
+def ways(kind: str) -> Iterator[Way]:
+    """Yield the ways that are tried with partial sums of a type, the simplest first."""
+    yield Way(kind)
+    for lanes in LANES:
+        yield Way(kind, lanes=lanes)
+    for block in BLOCKS:
+        yield Way(kind, block=block)
+    yield Way(kind, block=1)
+    if kind in ("float16", "bfloat16"):  # elsewhere, a rounded term makes no difference
+        yield Way(kind, fused=True)
 
 
 class Drift(NamedTuple):
@@ -133,7 +132,7 @@ class Fit(NamedTuple):
     left: float
 
 
-def fit(drifts: Sequence[Drift], tried: Sequence[Way]) -> list[Fit]:
+def fit(drifts: Sequence[Drift], tried: Iterable[Way]) -> list[Fit]:
     """Return the ways that explain errors best, the simplest first; none if no way does.
 
     All errors below `LEAST_DRIFT` are those of an accurate sum, which can be taken in any way.
@@ -143,7 +142,7 @@ def fit(drifts: Sequence[Drift], tried: Sequence[Way]) -> list[Fit]:
     >>> rows = np.full((1, 20000), 0.7, np.float32)
     >>> def drift(way):
     ...     return (way.sum(rows) / (20000 * rows[:, 0].astype(np.float64)) - 1) * 2**24
-    >>> [each.way.words for each in fit([Drift(drift(Way(lanes=8)), drift)], [*ways()])]
+    >>> [each.way.words for each in fit([Drift(drift(Way(lanes=8)), drift)], [*ways('float32')])]
     ['in float32, in 8 lanes']
     """
     observed = np.concatenate([each.observed.ravel() for each in drifts])
@@ -159,8 +158,12 @@ def fit(drifts: Sequence[Drift], tried: Sequence[Way]) -> list[Fit]:
 def _fit_of(way: Way, drifts: Sequence[Drift], observed: Float64s) -> Fit:
     with np.errstate(all="ignore"):
         predicted = np.concatenate([each.predicted(way).ravel() for each in drifts])
+        finite = np.isfinite(observed)
+        if (finite != np.isfinite(predicted)).any():  # only one of them overflows
+            return Fit(way, 0.0, 0.0, np.inf)
+        observed, predicted = observed[finite], predicted[finite]
         left = float(np.sqrt(np.mean((observed - predicted) ** 2)))
         total = float(np.sqrt(np.mean(observed**2)))
-        largest = int(np.argmax(np.abs(observed)))
+        largest = np.argmax(np.abs(observed))
         ratio = float(predicted[largest] / observed[largest])
         return Fit(way, 1 - left / total, ratio, left)

@@ -17,7 +17,7 @@ MAGNITUDES = (0.3, 0.45, 0.7, 0.9, 1.1, 1.3)
 WIDTHS = (1024, 16384, 65000)
 EPS = 2.0**-20
 UNIT = 2.0**-24
-WAYS = [*ways()]
+WAYS = [*ways("float32")]
 
 
 class Rows(NamedTuple):

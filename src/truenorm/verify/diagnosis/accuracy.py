@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.operation import Case, Clamped, Hypothesis
+from truenorm.verify.operation import Case, Clamped, Hypothesis, Summed
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
+from truenorm.verify.sums import EQUALLY_GOOD, Drift, Fit, fit, ways
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of, unit_roundoff
 
 MIN_CASES, MIN_ELEMENTS, MANY_ELEMENTS = 2, 3, 32
@@ -34,6 +35,10 @@ EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
 RECENT = 256
 """Cases whose unchanged steps stay in memory."""
+NARROWER = ("float32", "bfloat16", "float16")
+"""Types of partial sums that are tried in every type."""
+WIDE_CASES = 4
+"""Cases beside the worst in which ways of a sum are compared."""
 FACTOR_DIGITS = (1, 2, 3, 4)
 """Significant digits of a constant factor, tried in this order."""
 LIMIT_POWERS = tuple(half / 2 for half in range(35))
@@ -168,12 +173,55 @@ def is_large(evidence: Evidence) -> bool:
 
 
 def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
-    """Yield hypotheses with a number that is fitted to wrong cases."""
+    """Yield hypotheses with a number, or the way of a sum, that is fitted to wrong cases."""
     wrong = [each for each in order if not each.correct and not is_large(each)]
     if wrong:
+        yield from _sums(order, wrong)
         yield from _limits(wrong)
         yield from _clamps(wrong[0])
         yield from _constant_factors(wrong[-1])
+
+
+def _sums(
+    order: Sequence[Evidence], wrong: Sequence[Evidence]
+) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield the output with sums that are taken in the ways that explain its errors best.
+
+    The ways are found on the largest of the wrong cases, and compared on other wide cases.
+    """
+    first = max(wrong, key=lambda each: np.abs(_drift(each, each.result)).max(initial=0.0))
+    others = sorted((each for each in order if not is_large(each)), key=_size)[-WIDE_CASES:]
+    sums = first.case.operation.knowledge.error_patterns(first.output).sums
+    for kind in _kinds(first.case.dtype):
+        fits: list[tuple[str, Summed, Fit]] = []
+        for words, summed in sums.items():
+            found = [each.way for each in fit([_drift_of(first, summed)], ways(kind))]
+            drifts = [_drift_of(each, summed) for each in (first, *others)]
+            fits += [(words, summed, each) for each in fit(drifts, found)]
+        least = min((each.left for *_, each in fits), default=0.0)
+        for words, summed, each in fits:
+            if each.left <= least * EQUALLY_GOOD:
+                yield f"{words} {each.way.words}", partial(summed, each.way)
+
+
+def _kinds(dtype: str) -> tuple[str, ...]:
+    """Return the types whose partial sums may leave an error in a result, the likely first."""
+    return ("float64", *NARROWER) if dtype == "float64" else NARROWER
+
+
+def _drift_of(evidence: Evidence, summed: Summed) -> Drift:
+    return Drift(
+        _drift(evidence, evidence.result), lambda way: _drift(evidence, summed(way, evidence.case))
+    )
+
+
+def _drift(evidence: Evidence, values: Array) -> Float64s:
+    """Return the error of a result or of a hypothesis, in natural units."""
+    exact, output = expected(evidence.case), evidence.output
+    with np.errstate(all="ignore"):
+        unit = exact.unit(output) * exact.scale(output)
+        error = (values.astype(np.float64) - exact.wide[output]) / unit
+    return np.where(np.isfinite(exact.wide[output]), error, 0.0)
 
 
 def _limits(wrong: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:

@@ -17,7 +17,6 @@ from truenorm.verify.diagnosis.accuracy import (
     LISTED,
     MANY_ELEMENTS,
     MIN_CASES,
-    MIN_ELEMENTS,
     Evidence,
     best,
     candidates,
@@ -383,25 +382,6 @@ def describe_growth(evidence: Sequence[Evidence], failing: Collection[str] = ())
     return "; ".join(filter(None, [cause, overflow])) if cause else ""
 
 
-def describe_sums(evidence: Sequence[Evidence]) -> str:
-    """Recognize sums over rows whose error grows with the number of rows alone."""
-    case, output = evidence[0].case, evidence[0].output
-    if case.operation.is_rows(output) or unit_roundoff(case.dtype) > FLOAT32_ROUNDOFF:
-        return ""
-    wrong = 0
-    for each in evidence:
-        exact, rows = expected(each.case), each.case.shape[0]
-        with np.errstate(all="ignore"):
-            error = distance(each.result.astype(np.float64), exact.wide[output])
-            sequential = unit_roundoff(case.dtype) * rows * exact.scale(output)
-            excess = error > exact.allowed(output)
-            if (excess & (error > sequential)).any() or (excess.any() and rows < MANY_ROWS):
-                return ""
-        wrong += int(excess.sum())
-    cause = f"rows are added to {output} one by one: the error grows with their number"
-    return cause if wrong >= MIN_ELEMENTS else ""
-
-
 def describe_overflow(evidence: Sequence[Evidence], cause: str = "") -> str:
     """Return why results are not finite, if their squares overflow; or a variance is negative.
 
@@ -470,8 +450,6 @@ def _squares(case: Case) -> Float64s:
         return np.asarray((rows**2).sum(axis=-1))
 
 
-MANY_ROWS = 512
-"""Fewer rows show no growth of an error with their number."""
 NEGATIVE = 1 / 16
 """From u*kappa^2 on, a variance with the rounding error of the mean's square may be negative."""
 MIN_ROWS = 8

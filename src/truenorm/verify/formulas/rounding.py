@@ -39,14 +39,6 @@ def truncated(values: Float64s, kind: str) -> Float64s:
     return np.asarray(np.trunc(values / ulps) * ulps)
 
 
-def sum_in_sequence(terms: Float64s, kind: str, axis: int) -> Float64s:
-    """Sum rounded terms from the first to the last, with each partial sum rounded to a type."""
-    narrow = terms.astype(dtype_of(kind))
-    sums = np.add.accumulate(narrow, axis=axis, dtype=narrow.dtype)
-    last: Float64s = np.take(sums, -1, axis=axis).astype(np.float64)
-    return last
-
-
 def accumulate_rows(terms: Float64s, kind: str) -> Float64s:
     """Sum unrounded rows, with each partial sum rounded to a type; NaN beyond `MOST_ROWS`."""
     if len(terms) > MOST_ROWS:  # it would take too long

@@ -16,7 +16,6 @@ from truenorm.verify.diagnosis.patterns import (
     describe_growth,
     describe_overflow,
     describe_stale,
-    describe_sums,
 )
 from truenorm.verify.grading.consequences import CONSEQUENCES
 from truenorm.verify.grading.output_grades import kappa_of
@@ -195,7 +194,7 @@ def _described(
     """
     stale = describe_stale(evidence)
     if stale or growing is not None:
-        return stale or describe_growth(evidence, growing or ()) or describe_sums(evidence)
+        return stale or describe_growth(evidence, growing or ())
     return describe([each for each in evidence if each.case.kind == "ordinary"], hypotheses)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.steps import Changes, Step, Steps
-from truenorm.verify.types import FORMATS, Float64s
+from truenorm.verify.types import Float64s
 
 Table = dict[str, Changes]
 """By the text of a hypothesis: the steps that it replaces."""
@@ -38,11 +38,6 @@ def scaled(factor: float, *steps: str) -> Changes:
 def zero(*steps: str) -> Changes:
     """Replace steps by zeros, also in rows where they are not finite."""
     return dict.fromkeys(steps, Steps.column)
-
-
-def type_named(kind: str, at: Steps) -> str:
-    """Return the name of a type, which may be "the type of x"."""
-    return kind if kind in FORMATS else at.case.dtype
 
 
 def whole_blocks(size: int, block: int) -> int:

@@ -1,10 +1,11 @@
 """Patterns in the errors of a norm that no hypothesis explains as a whole."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.changes import R, changed
 from truenorm.verify.norms.hypotheses import STEPS_OF
 from truenorm.verify.norms.norm import Norm
@@ -17,15 +18,24 @@ from truenorm.verify.operation import (
     Growth,
     Hypothesis,
     Mixture,
+    Summed,
 )
+from truenorm.verify.sums import Way
 from truenorm.verify.types import Float64s
+
+SUMMANDS = {"dgamma": "terms", "dbeta": "dy"}
+"""The steps whose rows are added, by output."""
 
 
 def error_patterns_of(norm: Norm, output: str) -> ErrorPatterns:
     """Return the patterns for one output of a norm."""
     growth = _growth(norm) if norm.centred and output == "y" else None
     return ErrorPatterns(
-        _error_terms(norm, output), _mixtures(norm, output), growth, _clamped_steps(norm, output)
+        _error_terms(norm, output),
+        _mixtures(norm, output),
+        growth,
+        _clamped_steps(norm, output),
+        _sums(norm, output),
     )
 
 
@@ -112,6 +122,72 @@ def _clamped_steps(norm: Norm, output: str) -> dict[str, Clamped]:
 
 def _with_clamped(norm: Norm, output: str, step: str, limit: float, case: Case) -> Float64s:
     return Steps(norm, case, changed(lambda _, right: right.clip(-limit, limit), step))[output]
+
+
+SumSteps = dict[str, Callable[[Way, Steps], Float64s]]
+"""Steps that take a sum in a way."""
+
+
+def _sums(norm: Norm, output: str) -> dict[str, Summed]:
+    """Return an output with sums that are taken in a way, by a clause for the sums."""
+    squares: SumSteps = {"w": _mean_square}
+    products: SumSteps = {"projection": _projection}
+    sums = {"squares are summed": squares, "the terms of mean(g*xhat) are summed": products}
+    if norm.centred:
+        centre: SumSteps = {"mean": partial(_mean_of, "rows")}
+        mean_g: SumSteps = {"mean_g": partial(_mean_of, "g")}
+        sums |= {
+            "the mean is summed": centre,
+            "both sums of a row are added": centre | squares,
+            "the variance is computed in one pass, as mean(x^2) - mean^2, with sums": {
+                "mean": partial(_mean_of, "rows"),
+                "w": _square_less_square,
+            },
+            "mean(g) is summed": mean_g,
+            "mean(g) and mean(g*xhat) are summed": mean_g | products,
+            "all sums of a row are added": centre | squares | mean_g | products,
+        }
+    for name, terms in SUMMANDS.items():
+        sums[f"rows are added to {name}"] = {name: partial(_sum_of_rows, terms)}
+    return {
+        words: partial(_with_sums, norm, output, steps)
+        for words, steps in sums.items()
+        if STEPS_OF[output] & steps.keys()
+    }
+
+
+def _with_sums(norm: Norm, output: str, steps: SumSteps, way: Way, case: Case) -> Float64s:
+    return Steps(norm, case, {name: partial(step, way) for name, step in steps.items()})[output]
+
+
+def _terms(values: Float64s, way: Way) -> Float64s:
+    """Round the factors of terms to the type of the sum, unless the sum rounds no term."""
+    return values if way.fused else rounded(values, way.kind)
+
+
+def _mean_of(name: str, way: Way, at: Steps) -> Float64s:
+    return way.sum(at[name])[:, np.newaxis] / at.size
+
+
+def _mean_square(way: Way, at: Steps) -> Float64s:
+    c = _terms(at["c"], way)
+    return way.sum(c * c)[:, np.newaxis] / at.size
+
+
+def _square_less_square(way: Way, at: Steps) -> Float64s:
+    x = _terms(at["rows"], way)
+    mean = rounded(at["mean"], way.kind)
+    w = rounded(way.sum(x * x)[:, np.newaxis] / at.size, way.kind)
+    return rounded(w - mean * mean, way.kind)
+
+
+def _projection(way: Way, at: Steps) -> Float64s:
+    terms = _terms(at["g"], way) * _terms(at["xhat"], way)
+    return at["xhat"] * way.sum(terms)[:, np.newaxis] / at.size
+
+
+def _sum_of_rows(name: str, way: Way, at: Steps) -> Float64s:
+    return way.sum(at[name].T)
 
 
 def _growth(norm: Norm) -> Growth:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.formulas.rounding import accumulate_rows, rounded, sum_in_sequence, truncated
+from truenorm.verify.formulas.rounding import rounded, truncated
 from truenorm.verify.norms.changes import (
     NARROW,
     R,
@@ -19,7 +19,6 @@ from truenorm.verify.norms.changes import (
     constant,
     rounded_steps,
     scaled,
-    type_named,
     whole_blocks,
     zero,
 )
@@ -32,7 +31,6 @@ from truenorm.verify.types import Array, Float64s
 ROW_BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128, 256)
 MOST_BLOCKS = 65_535
 """The largest size of a grid's second dimension in CUDA."""
-SUMMANDS = {"dgamma": "terms", "dbeta": "dy"}
 
 
 def of_results(norm: Norm) -> Table:
@@ -366,25 +364,10 @@ def of_parameters(norm: Norm) -> Table:
     for block in ROW_BLOCKS:
         for text, rule in BLOCK_WEIGHTS.items():
             table[text.format(block)] = {"row_weights": partial(_weights, partial(rule, block))}
-    for kind in ("float16", "the type of x"):
-        table[f"it is summed in {kind}, row by row"] = {
-            name: partial(_accumulated, kind, name) for name in both
-        }
-        table[f"its terms are rounded to {kind}, and summed in it"] = {
-            name: partial(_narrow_sum, kind, name) for name in both
-        }
     if norm.adds:
         table["it is summed from dy + dsum, not from dy"] = {"dy": _dy_and_dsum}
         table["it is summed from dsum, not from dy"] = {"dy": lambda at: at.right("dsum")}
     return table
-
-
-def _accumulated(kind: str, name: str, at: Steps) -> Float64s:
-    return accumulate_rows(at[SUMMANDS[name]], type_named(kind, at))
-
-
-def _narrow_sum(kind: str, name: str, at: Steps) -> Float64s:
-    return sum_in_sequence(at[SUMMANDS[name]], type_named(kind, at), 0)
 
 
 Weights = Callable[[Any, int], Any]

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from truenorm.verify.formulas.rounding import rounded, sum_in_sequence, to_bits
+from truenorm.verify.formulas.rounding import rounded, to_bits
 from truenorm.verify.inputs.families import HALF_MAX
 from truenorm.verify.norms.changes import (
     NARROW,
@@ -15,7 +15,6 @@ from truenorm.verify.norms.changes import (
     constant,
     rounded_steps,
     scaled,
-    type_named,
     whole_blocks,
     zero,
 )
@@ -362,13 +361,6 @@ def _of_rounding(norm: Norm) -> Table:
             saved: Changes = {**centre, "w": _variance_about_right_mean}
             table[f"the mean is saved in {kind}"] = saved
             table[f"the mean and {R} are saved in {kind}"] = {**saved, **root}
-    for kind in ("float16", "the type of x"):
-        added: Changes = {"w": partial(_narrow_squares, kind)}
-        table[f"squares are summed in {kind}, one by one"] = added
-        if norm.centred:
-            centre = {"mean": partial(_narrow_mean, kind)}
-            table[f"the mean is summed in {kind}, one by one"] = centre
-            table[f"both sums of a row are added in {kind}, one by one"] = {**centre, **added}
     table["squares are computed and summed in float32, where they overflow or underflow"] = {
         "w": _squares_in_float32
     }
@@ -403,16 +395,6 @@ def _product_of_rounded(kind: str, at: Steps) -> Float64s:
 def _variance_about_right_mean(at: Steps) -> Float64s:
     c = at["rows"] - at.right("mean")
     return mean(c * c) - mean(c) ** 2
-
-
-def _narrow_mean(kind: str, at: Steps) -> Float64s:
-    return sum_in_sequence(at["rows"], type_named(kind, at), 1)[:, np.newaxis] / at.size
-
-
-def _narrow_squares(kind: str, at: Steps) -> Float64s:
-    kind = type_named(kind, at)
-    c = rounded(at["c"], kind)
-    return sum_in_sequence(c * c, kind, 1)[:, np.newaxis] / at.size
 
 
 def _squares_in_float32(at: Steps) -> Float64s:

@@ -155,26 +155,6 @@ def test_two_wrong_terms_are_not_called_one() -> None:
     assert described(lambda case: exact_y(case) * random.uniform(0.8, 1.2, case.shape)) == ""
 
 
-def test_rows_added_one_by_one() -> None:
-    def kernel(case: Case, roundings: float = 0.25) -> Float64s:
-        exact = expected(case)
-        error = roundings * 2.0**-24 * case.shape[0] * exact.scale("dbeta")
-        return exact.wide["dbeta"] + np.where(case.shape[0] > 1000, error, 0.0)
-
-    evidence = evidence_of(kernel, "ordinary", output="dbeta", wrong=1)
-    many = Evidence(*_many_rows(kernel), correct=False)
-    assert patterns.describe_sums([*evidence, many]) == (
-        "rows are added to dbeta one by one: the error grows with their number"
-    )
-    more = Evidence(*_many_rows(lambda case: kernel(case, 5.0)), correct=False)
-    assert patterns.describe_sums([*evidence, more]) == ""
-
-
-def _many_rows(kernel: Kernel) -> tuple[Case, str, Array]:
-    case = next(case for case in tv.cases("float32") if case.family == "many-rows")
-    return case, "dbeta", kernel(case).astype(np.float32)
-
-
 def test_parameters_of_an_earlier_call() -> None:
     """Only if two results are right with those of an earlier case of the same shape."""
     suite = [case for case in tv.cases("float32") if case.shape == (4, 67)][:3]
