@@ -1,19 +1,22 @@
 """Wrong kernels: a norm and its gradients, computed in float64 with one planted bug."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from truenorm.tools.arguments import require_choice
 from truenorm.verify.formulas.rounding import rounded
+from truenorm.verify.norms.error_patterns import SUMMANDS, mean_square, sum_of_rows
 from truenorm.verify.norms.hypotheses import of_gradients, of_parameters, of_results
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.row_statistics import of_statistics
 from truenorm.verify.norms.steps import DEFINITION, Changes, Step, Steps
 from truenorm.verify.operation import Case
+from truenorm.verify.sums import Way
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
 
 CONTROL = "right"
@@ -114,13 +117,18 @@ def _of_row(norm: Norm) -> list[PlantedBug]:
     else:
         chosen["mean subtracted"] = "the mean is subtracted, as in layer normalization"
     bugs = _hypotheses(table, chosen)
-    narrow = {"narrow squares": "squares are summed in the type of x, one by one"}
-    bugs += [replace(bug, narrow=True) for bug in _hypotheses(table, narrow)]
+    narrow = "squares are summed in the type of x, one by one"
+    bugs.append(PlantedBug("narrow squares", narrow, {"w": _narrow(mean_square)}, narrow=True))
     bugs.insert(2, PlantedBug("other eps", "eps is 1e-5, or 1e-6 where it is 1e-5", {"eps": _eps}))
     if norm.centred:
         description = "the variance is mean(x^2) - mean(x)^2, in float32"
         bugs.append(PlantedBug("one-pass", description, {"w": _one_pass}))
     return bugs
+
+
+def _narrow(summed: Callable[[Way, Steps], Float64s]) -> Step:
+    """Return a step whose sum has partial sums in the type of x."""
+    return lambda at: summed(Way(at.case.dtype), at)
 
 
 def _eps(at: Steps) -> Float64s:
@@ -173,11 +181,12 @@ def _of_gradients(norm: Norm) -> list[PlantedBug]:
     if norm.adds:
         chosen["no dsum"] = "dsum is left out"
     gradients = ["dx", *(f"d{name}" for name in norm.parameters)]
-    narrow = {"narrow dgamma": "it is summed in the type of x, row by row"}
+    sums = {name: _narrow(partial(sum_of_rows, terms)) for name, terms in SUMMANDS.items()}
+    narrow = "it is summed in the type of x, row by row"
     bugs = [
         *(PlantedBug(f"zeros for {name}", f"{name} is 0", _zeros(name)) for name in gradients),
         *_hypotheses(table, chosen),
-        *(replace(bug, narrow=True) for bug in _hypotheses(table, narrow)),
+        PlantedBug("narrow dgamma", narrow, sums, narrow=True),
     ]
     return [replace(bug, backward=True) for bug in bugs]
 

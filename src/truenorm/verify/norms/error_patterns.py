@@ -130,7 +130,7 @@ SumSteps = dict[str, Callable[[Way, Steps], Float64s]]
 
 def _sums(norm: Norm, output: str) -> dict[str, Summed]:
     """Return an output with sums that are taken in a way, by a clause for the sums."""
-    squares: SumSteps = {"w": _mean_square}
+    squares: SumSteps = {"w": mean_square}
     products: SumSteps = {"projection": _projection}
     sums = {"squares are summed": squares, "the terms of mean(g*xhat) are summed": products}
     if norm.centred:
@@ -148,7 +148,7 @@ def _sums(norm: Norm, output: str) -> dict[str, Summed]:
             "all sums of a row are added": centre | squares | mean_g | products,
         }
     for name, terms in SUMMANDS.items():
-        sums[f"rows are added to {name}"] = {name: partial(_sum_of_rows, terms)}
+        sums[f"rows are added to {name}"] = {name: partial(sum_of_rows, terms)}
     return {
         words: partial(_with_sums, norm, output, steps)
         for words, steps in sums.items()
@@ -169,7 +169,8 @@ def _mean_of(name: str, way: Way, at: Steps) -> Float64s:
     return way.sum(at[name])[:, np.newaxis] / at.size
 
 
-def _mean_square(way: Way, at: Steps) -> Float64s:
+def mean_square(way: Way, at: Steps) -> Float64s:
+    """Return the mean square of each row, with squares that are summed in a way."""
     c = _terms(at["c"], way)
     return way.sum(c * c)[:, np.newaxis] / at.size
 
@@ -186,7 +187,8 @@ def _projection(way: Way, at: Steps) -> Float64s:
     return at["xhat"] * way.sum(terms)[:, np.newaxis] / at.size
 
 
-def _sum_of_rows(name: str, way: Way, at: Steps) -> Float64s:
+def sum_of_rows(name: str, way: Way, at: Steps) -> Float64s:
+    """Return the sum of the rows of a step, summed in a way."""
     return way.sum(at[name].T)
 
 
