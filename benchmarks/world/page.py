@@ -15,7 +15,7 @@ CASES = (FOLDER / "packages.toml",)
 OPERATIONS = {"layer_norm": "Layer norm", "rms_norm": "RMSNorm"}
 MARKS = {
     "batch-invariant": "batch",
-    "subnormals kept": "subnormals",
+    "subnormals kept": "sub&shy;normals",
     "special values": "NaN, ∞",
 }
 """Verdicts with a column, and its head."""
@@ -33,8 +33,7 @@ Bold names have a [finding](#findings).
   numbers, one of ±0.7. Of an element below 1, an ulp is that of 1. Correct is at most 0.5.
 - *mean 10*: the same with D = 1024 and a mean of 10.
 - *batch*, *subnormals*, *NaN, ∞*: whether the bits of a row depend on other rows, whether
-  subnormal numbers become 0, and whether NaN and infinities appear where they must.
-- *s*: seconds for all calls and their grading."""
+  subnormal numbers become 0, and whether NaN and infinities appear where they must."""
 FIGURES = """\
 ![Largest error of y against the length of rows](../figures/world-length.svg)
 
@@ -106,7 +105,7 @@ def table(rows: Iterable[Row], name: str, dtype: str, long: bool) -> str:
     if long:
         head += [f"D = {LENGTHS[0]}", f"D = {LENGTHS[1]}"]
         head += [f"mean {MEAN}"] if name == "layer_norm" else []
-    head += [*MARKS.values(), "s"] if dtype == "float32" else []
+    head += MARKS.values() if dtype == "float32" else []
     body = []
     for row in rows:
         words = grades_of(row, dtype)
@@ -119,7 +118,6 @@ def table(rows: Iterable[Row], name: str, dtype: str, long: bool) -> str:
             cells += [error(row, dtype, "mean", MEAN)] if name == "layer_norm" else []
         if dtype == "float32":
             cells += [mark(row["verdicts"].get(each, "")) for each in MARKS]
-            cells.append(f"{row['seconds']:.0f}")
         body.append(cells)
     return markdown_table(head, body, numbers=False)
 
@@ -155,8 +153,7 @@ def outcomes(rows: Iterable[Row]) -> str:
             continue
         for what, reason in row["unsupported"].items():
             lines.append([row["name"], f"unsupported: {what}", in_code(reason)])
-        if slow := row["too_slow"]:
-            cases = sum(each["cases"] for each in slow)
+        if cases := sum(each["cases"] for each in row["too_slow"]):
             lines.append([row["name"], "in part", f"{cases} cases would take too long"])
     return markdown_table(["norm", "outcome", "reason"], lines, numbers=False) if lines else ""
 
@@ -184,7 +181,7 @@ def how(report: Mapping[str, Any]) -> str:
         f"Run on {facts['date']}: {facts['cpu']}, {facts['instructions']}, {facts['cores']} "
         f"cores, Python {facts['python']}, quick level.\n"
         f"Calls of a norm may take about {limits['time']:g} s, and a row {limits['row']:g} s in "
-        "all.\n"
+        "all; *cases* is the number that were judged in that time.\n"
         "A dependence on the batch is a warning; it does not fail a library."
     )
 
@@ -196,8 +193,10 @@ def called(rows: Iterable[Row]) -> str:
             row["name"],
             row["calls"],
             f"`{row.get('operation') or '-'}`",
-            ", ".join(each.replace("==", " ") for each in row["requirements"]),
+            ", ".join(each.replace("==", " ") for each in row["requirements"]) or "this checkout",
+            str(row.get("cases", "-")),
         ]
         for row in rows
     ]
-    return markdown_table(["norm", "calls", "judged as", "versions"], body, numbers=False)
+    head = ["norm", "calls", "judged as", "versions", "cases"]
+    return markdown_table(head, body, numbers=False)
