@@ -242,14 +242,6 @@ class TestJudgement:
         assert all(line.value.startswith(right) for line in doctor.judgement())
 
 
-def test_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("self_test", "judgement"):
-        monkeypatch.setattr(doctor, name, lambda *_: (Line("a", "b"),))
-    short, long = doctor.examine(), doctor.examine(full=True)
-    assert len(long.sections) == len(short.sections) + 1
-    assert (short.full, long.full) == (False, True)
-
-
 HAS_GPU = {status.name: status.usable for status in tn.backends()}["gpu"]
 
 
@@ -286,13 +278,6 @@ def test_devices_are_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_missing_type_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    record(monkeypatch, "truenorm.doctor.dtype_of", ValueError("needs a package"))
-    lines = doctor.self_test([device()])
-    assert [line.value for line in lines] == ["not tested: needs a package"] * 2
-    assert not problems(lines)
-
-
 def test_wrong_bit_of_a_device() -> None:
     def put(array: Any) -> Any:
         changed = np.copy(array)
@@ -311,37 +296,6 @@ def test_failing_driver() -> None:
 
     lines = doctor.self_test([device(put)])
     assert [each.value for each in problems(lines)] == ["FAILED: RuntimeError: out of memory"] * 2
-
-
-class TestCuda:
-    """With a fake CuPy that has only what is called."""
-
-    def install(self, monkeypatch: pytest.MonkeyPatch, properties: Any) -> None:
-        runtime = SimpleNamespace(
-            getDeviceProperties=properties,
-            driverGetVersion=lambda: 13010,
-        )
-        cupy = SimpleNamespace(
-            cuda=SimpleNamespace(runtime=runtime),
-            asarray=np.asarray,
-            asnumpy=np.asarray,
-            __spec__=SimpleNamespace(),
-        )
-        monkeypatch.setitem(sys.modules, "cupy", cupy)
-        monkeypatch.setitem(sys.modules, "cuda", cupy)
-
-    def test_card(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.install(monkeypatch, lambda _: {"name": b"H100"})
-        place = doctor.by_cuda()
-        assert isinstance(place, Place)
-        assert place.description == "H100, experimental; driver of CUDA 13.1"
-
-    def test_no_card(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(_: int) -> None:
-            raise RuntimeError("no driver")
-
-        self.install(monkeypatch, refuse)
-        assert doctor.by_cuda() == Line("CUDA", "no card: RuntimeError: no driver")
 
 
 @pytest.mark.skipif(
@@ -369,35 +323,6 @@ PROBLEM = {"Self-test": (Line("native, float32", "WRONG: y\n\x1b[2J", "mend\nit"
 
 def diagnosis(sections: Mapping[str, Lines]) -> Diagnosis:
     return Diagnosis("2026-01-02", True, sections)
-
-
-def test_text() -> None:
-    assert doctor.report_text(diagnosis(HEALTHY | PROBLEM), json=False).splitlines() == [
-        "```text",
-        "truenorm doctor --full, 2026-01-02",
-        "",
-        "Versions",
-        "  numpy               2.0",
-        "",
-        "Self-test",
-        r"  native, float32     WRONG: y \x1b[2J",
-        "                      -> mend it",
-        "",
-        "PROBLEM: 1 thing is wrong (native, float32); the lines with -> say what to do.",
-        "```",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sections", "words"),
-    [
-        (HEALTHY, "HEALTHY: nothing is wrong."),
-        (PROBLEM, "PROBLEM: 1 thing is wrong (native, float32)"),
-        ({"A": PROBLEM["Self-test"] * 2}, "PROBLEM: 2 things are wrong (native, float32, native"),
-    ],
-)
-def test_conclusion(sections: Mapping[str, Lines], words: str) -> None:
-    assert doctor.report_text(diagnosis(sections), json=False).splitlines()[-2].startswith(words)
 
 
 def test_json() -> None:

@@ -286,16 +286,6 @@ class TestLogging:
             assert (record.name, record.levelno) == ("truenorm", logging.INFO)
             assert record.getMessage().startswith("6 float64 elements")
 
-    def test_none_for_little_or_narrow_data(
-        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with caplog.at_level(logging.INFO, "truenorm"):
-            monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 6)
-            tn.layer_norm(SMALL, backend="reference")
-            monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 0)
-            tn.layer_norm(SMALL.astype(np.float32), backend="reference")
-        assert not caplog.records
-
 
 def test_import_configures_no_logging() -> None:
     code = """

@@ -458,13 +458,3 @@ def test_command_exit_code_unless_pass(capsys: pytest.CaptureFixture[str]) -> No
     hard = "--shape 2 9 --offset 1e8 --sigma 1e-3 --method central"
     assert exit_code(hard.split()) == 1
     assert "INCONCLUSIVE" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("arguments", "code"), [(["--tol", "1e-300"], 1), (["--tol", "1e-3"], 0)])
-def test_command_options(arguments: list[str], code: int) -> None:
-    assert exit_code([*arguments, "--shape", "2", "5"]) == code
-
-
-def test_command_projects_large_arrays(capsys: pytest.CaptureFixture[str]) -> None:
-    exit_code(["--shape", "60", "10", "--method", "complex", "--probes", "2"])
-    assert "random projections" in capsys.readouterr().out

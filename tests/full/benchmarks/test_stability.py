@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm as tn
-from benchmarks.stability import ALGORITHMS, TRIGGERS, NamedRow, contestants, errors_of, run
+from benchmarks.stability import TRIGGERS, NamedRow, contestants, errors_of, run
 from shared.exact_row import ExactRow, Vector, exact_dgamma, exact_dx, exact_y, fractions
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import layer_norm_case
@@ -100,13 +100,6 @@ def test_bits_of_scalar_loops(name: str, dtype: str) -> None:
         assert results["y"][i].tolist() == [float(g * (c * r) + b) for c, g, b in parts]
 
 
-@pytest.mark.parametrize(("dtype", "count"), [("float16", 8), ("float32", 8), ("float64", 7)])
-def test_results_have_the_type_of_x(dtype: str, count: int) -> None:
-    assert len(contestants(dtype)) == count  # for float64 there is nothing wider
-    for name in contestants(dtype):
-        assert {each.dtype for each in run(name, case(dtype)).values()} == {np.dtype(dtype)}
-
-
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("two-pass (textbook)", "float32"), ("textbook in float64 then cast", "float64")],
@@ -130,25 +123,6 @@ def test_rounded_exact_mean() -> None:
     assert results["y"][0, 0] == pytest.approx(-1 / math.sqrt(2 / 9), rel=2**-22)
 
 
-def test_truenorm_is_the_package() -> None:
-    example = case("float32", offset=1e6)
-    y, saved = tn.layer_norm_forward(example.x, example.gamma, example.beta, eps=example.eps)
-    expected = [y, *tn.layer_norm_backward(example.dy, saved)]
-    results = run("truenorm", example)
-    assert list(results) == ["y", "dx", "dgamma", "dbeta"]
-    for ours, theirs in zip(results.values(), expected, strict=True):
-        assert theirs is not None
-        assert ours.tobytes() == theirs.tobytes()
-
-
-def test_overflow_raises_nothing() -> None:
-    """Also where the caller asks NumPy to raise."""
-    example = case("float16", offset=60000.0)
-    with np.errstate(all="raise"):
-        for name in ALGORITHMS:
-            run(name, example)
-
-
 @pytest.mark.parametrize(("dtype", "offset"), [("float32", 1e3), ("float64", 1e9)])
 def test_largest_errors_in_ulp(dtype: str, offset: float) -> None:
     example = case(dtype, offset, 3, 7)
@@ -167,21 +141,6 @@ def test_largest_errors_in_ulp(dtype: str, offset: float) -> None:
         ulps = fractions(np.spacing(np.abs(rounded)))
         apart = [abs(a - b) / ulp for a, b, ulp in zip(values, answers, ulps, strict=True)]
         assert errors[output][1] == pytest.approx(float(max(apart)), rel=1e-9)
-
-
-def test_variance_error_is_relative_to_the_variance() -> None:
-    example = case("float64", 1e9, 3, 7)
-    variance = np.array([ExactRow.of(fractions(row), Fraction(0)).w for row in example.x], float)
-    (relative, _) = errors_of(example, {"variance": variance * [1, 1.25, 1]})["variance"]
-    assert relative == pytest.approx(0.25, rel=1e-12)
-
-
-def test_y_error_is_relative_to_its_natural_scale() -> None:
-    """With xhat = -1, 1 and gamma = 3, beta = 5: |gamma|(|xhat| + rho) + |beta| is 11."""
-    x, gamma, beta = np.array([[-1.0, 1.0]]), np.full(2, 3.0), np.full(2, 5.0)
-    example = layer_norm_case("", (x, gamma, beta, x), 0.0)
-    off = run("two-pass (textbook)", example)["y"] + np.array([0.0, 0.11])
-    assert errors_of(example, {"y": off})["y"][0] == pytest.approx(0.01, rel=1e-12)
 
 
 @pytest.mark.parametrize(("value", "error"), [(np.nan, np.nan), (-np.inf, np.inf)])
@@ -272,10 +231,3 @@ def test_failing_algorithms(trigger: NamedRow) -> None:
     named = set(contestants(trigger.dtype)) - set(row.returned)
     assert named == ({"truenorm"} if trigger.output == "variance" else set())
     assert row.returned.get("truenorm", row.exact) == row.exact
-
-
-def test_elements_not_shown_are_equal() -> None:
-    """Reports have only the first elements of a long row, so it must be constant."""
-    for trigger in TRIGGERS:
-        shown = len(trigger.run().exact)
-        assert len(trigger.x) <= shown or trigger.output == "variance" or len(set(trigger.x)) == 1

@@ -1,7 +1,6 @@
 """The examples of layers and transformers, run as programs."""
 
 import importlib
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,17 +61,6 @@ def test_bits_of_group_norm(monkeypatch: pytest.MonkeyPatch) -> None:
             assert exact is not None
             assert np.array_equal(result.ravel(), exact.ravel(), equal_nan=True), case.name
     assert decided > len(small) // 3 > 8, (decided, len(small))
-
-
-@pytest.mark.parametrize(
-    ("example", "start"), [("torch_layer.py", "class Norm("), ("jax_layer.py", "def norm_of(")]
-)
-def test_excerpts_on_the_page(example: str, start: str) -> None:
-    """The page about frameworks has them without the comments for the type checker."""
-    page = (FOLDER.parent / "docs" / "use" / "frameworks.md").read_text(encoding="utf-8")
-    (excerpt,) = re.findall(rf"```python\n({re.escape(start)}.*?)```", page, re.DOTALL)
-    source = (FOLDER / example).read_text(encoding="utf-8")
-    assert f"\n\n\n{excerpt}\n\n" in re.sub(r"  # type: ignore\[.*?\]", "", source)
 
 
 @pytest.mark.slow(reason="200 steps of training take minutes")

@@ -1,23 +1,18 @@
 """The examples of the pages on the judge: the bugs are found, the corrected kernel passes."""
 
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import truenorm.verify as tv
-from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 
 SLOW = pytest.mark.slow(reason="each verdict of an example takes 10 s or more")
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "verify"
-PAGES = ROOT / "docs" / "judge"
 
 
 @pytest.fixture(scope="module")
@@ -40,51 +35,6 @@ def test_both_bugs_are_found(report: tv.Report) -> None:
     slope = report.grades[0].slope
     assert slope is not None
     assert 1.5 < slope < 2.5
-
-
-def names_by_commands() -> Iterator[Any]:
-    """Yield the names of the transcripts that show parts of one output."""
-    groups: dict[str, list[str]] = {}
-    for name, transcript in TRANSCRIPTS.items():
-        groups.setdefault(transcript.commands, []).append(name)
-    for first, *others in groups.values():
-        if not TRANSCRIPTS[first].needs_torch:  # compared in tests/needs_torch
-            marks = [SLOW] if TRANSCRIPTS[first].slow else []
-            yield pytest.param([first, *others], id=first, marks=marks)
-
-
-@pytest.mark.parametrize("names", list(names_by_commands()))
-def test_page_shows_this_output(names: list[str]) -> None:
-    """Compare the words; the numbers depend on the version of NumPy."""
-    for name in names:
-        assert masked(shown(name)) == masked(run(name))
-
-
-@pytest.mark.parametrize("part", ["judge", "reference"])
-def test_terminal_output_is_generated(part: str) -> None:
-    """No page has output that was typed by hand."""
-    for page in (ROOT / "docs" / part).glob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        by_hand = re.sub(r"<!-- begin (.+?) -->.*?<!-- end \1 -->", "", text, flags=re.DOTALL)
-        assert not re.search(r"^```(console|text)$", by_hand, flags=re.MULTILINE), page.name
-
-
-@pytest.mark.parametrize(
-    ("page", "heading", "file"),
-    [
-        ("verify.md", "\n## NumPy\n", "numpy_check.py"),
-        ("read-a-fail.md", "# Read a FAIL\n", "rms_norm_check.py"),
-    ],
-)
-def test_page_shows_this_kernel(page: str, heading: str, file: str) -> None:
-    """The listing is the file without type hints, docstrings and comments."""
-    text = (PAGES / page).read_text(encoding="utf-8")
-    listing = text.partition(heading)[2].partition("```python\n")[2].partition("```")[0]
-    shown = {re.sub(r" +# .*", "", line) for line in listing.splitlines() if line[:1] != "#"}
-    source = (EXAMPLE / file).read_text(encoding="utf-8")
-    lines = set(re.sub(r": Array|: Any|: float| -> [^:]+", "", source).splitlines())
-    assert listing
-    assert shown <= lines, shown - lines
 
 
 @SLOW

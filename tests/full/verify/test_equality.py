@@ -21,7 +21,6 @@ from truenorm.verify.report.terminal import (
     describe_difference,
     equality_conclusion,
     show_equality,
-    worst_differences,
 )
 from truenorm.verify.running.records import GaveUpError, Record
 from truenorm.verify.running.runners import InProcess
@@ -262,18 +261,6 @@ def test_gradients_of_both_subjects() -> None:
     assert {each.output for each in equality.differences} == {"dx", "dgamma"}
     assert equality.differences[0].words == "dx is None from the second only"
     assert [each.output for each in tv.compare(one, WIDE, cases=CASES[:1]).summaries] == ["y"]
-
-
-def test_worst_difference_is_shown() -> None:
-    many = [
-        case for case in tv.cases("float32") if case.family == "normal" and case.shape[1] < 200
-    ]
-    equality = tv.compare(WIDE, planted(lambda y: y + 1), cases=many)
-    assert len(equality.differences) == len(many)
-    (largest,) = worst_differences(equality)
-    assert largest.ulp == max(each.ulp for each in equality.differences)
-    assert largest.case in shown(equality)
-    assert f"and {len(many) - 1} differences more: --json has all" in shown(equality)
 
 
 def test_non_finite_difference() -> None:

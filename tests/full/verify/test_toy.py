@@ -1,22 +1,16 @@
 """An operation that no file of the judge knows goes through all of it by its description alone."""
 
-import io
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import truenorm.verify as tv
 from shared.verify import toy
 from truenorm.verify.judge import verify_target
 from truenorm.verify.oracle import expected
-from truenorm.verify.report.html import to_html
-from truenorm.verify.report.json_report import to_json
-from truenorm.verify.report.terminal import show
 from truenorm.verify.report.vectors import write_vectors
 from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.types import Array
@@ -66,18 +60,6 @@ def test_the_reproducer_reproduces(report: tv.Report, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "AssertionError: got " in done.stderr
-
-
-def test_the_pages_speak_of_its_names_alone(report: tv.Report) -> None:
-    stream = io.StringIO()
-    show(report, Console(file=stream, width=200))
-    told = json.loads(to_json(report))
-    assert [each["output"] for each in told["grades"]] == ["y", "dx"]
-    for page in (stream.getvalue(), to_html(report)):
-        assert "x and dy are not modified" in page
-        assert "gamma" not in page
-        assert "beta" not in page
-    assert toy.CENTRING.condition_description in to_html(report)
 
 
 def test_its_cases_are_written_as_files(tmp_path: Path) -> None:

@@ -100,15 +100,6 @@ def test_the_expression_makes_the_case() -> None:
         assert eval(witness.made, {"tv": tv}).name == witness.case
 
 
-def test_names_of_bugs_and_recipes() -> None:
-    for operation, recipe in SCHEMES.items():
-        names = [bug.name for bug in task_of(operation, recipe=recipe).bugs()]
-        assert len(set(names)) == len(names) >= 8
-        assert not [bug for bug in task_of(operation).bugs() if bug.by_bits]
-    with pytest.raises(ValueError, match=r"one of late/direct; late/T; .*; got 'late'"):
-        task_of("rms_norm,quant=e4m3fn", recipe="late").make_kernel()
-
-
 def test_results_written_to_arguments() -> None:
     """The arguments are those of vLLM: a static scale, then a scale for each row."""
     operation = "rms_norm,quant=e4m3fn"

@@ -139,23 +139,6 @@ def test_tests_that_fail_unchanged(tests: list[str]) -> None:
 
 
 @SLOW
-@pytest.mark.parametrize("tests", [LOOSE], indirect=True)
-def test_wrong_operation(tests: list[str]) -> None:
-    with pytest.raises(
-        CannotRunError, match=r"a right layer norm(?s:.*)check --operation and --sig"
-    ):
-        audit_tests(tests, AuditTask(KERNEL, "layer_norm,beta=false"))
-
-
-@SLOW
-@pytest.mark.parametrize("tests", [LOOSE], indirect=True)
-def test_wrong_signature(tests: list[str]) -> None:
-    task = AuditTask(KERNEL, "rms_norm", signature="weight, x, eps")
-    with pytest.raises(CannotRunError, match="cannot be replaced"):
-        audit_tests(tests, task)
-
-
-@SLOW
 @pytest.mark.parametrize("tests", [ELSEWHERE], indirect=True)
 def test_kernel_that_is_never_called(tests: list[str]) -> None:
     with pytest.raises(

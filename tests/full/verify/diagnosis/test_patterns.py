@@ -135,14 +135,6 @@ def test_factor_of_each_row() -> None:
     )
 
 
-def test_factors_in_words() -> None:
-    """A range would be that of the compared cases alone."""
-    for error, words in ((-0.1, "0.9"), (3e-4, "1 + 3.0e-4"), (-2e-5, "1 - 2.0e-5")):
-        multiples = np.full(3, error)
-        assert patterns.factor_in_words(multiples) == f" by a factor of {words}"
-    assert patterns.factor_in_words(np.array([0.1, 0.2])) == ", by factors that differ"
-
-
 @pytest.mark.parametrize("spread", [0.0, 4e-5, 0.04])
 def test_a_factor_within_its_spread_of_zero_is_zero(spread: float) -> None:
     multiples = -1 + spread * np.array([-0.5, 0.01, 0.5])

@@ -1,9 +1,7 @@
 """From records to a report: grades, verdicts, domains and reproducers."""
 
-import ast
 import io
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,14 @@ import truenorm as tn
 import truenorm.verify as tv
 from shared.verify.fake_report import finding, one_pass
 from shared.verify.recorded import RIGHT_FORWARD, in_float64
-from truenorm.verify import EXTENSIONS, judge
+from truenorm.verify import judge
 from truenorm.verify.calls import Call
 from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import Diagnosis
-from truenorm.verify.grading.advice import advice
 from truenorm.verify.grading.findings import make_findings, order_findings
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Finding
-from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.symptoms import Symptom
-from truenorm.verify.operation import Case
-from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
@@ -38,7 +32,6 @@ from truenorm.verify.report.wording import (
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectOptions, SubjectSpec
-from truenorm.verify.suite import cases
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -271,18 +264,6 @@ def test_sums_may_grow_with_the_logarithm_of_rows(blocks: int, passes: bool) -> 
         assert report.passed == (passes and not strict), report.grades
 
 
-def test_why_checks_are_not_judged() -> None:
-    report = tv.verify(tv.Subject(in_float64))
-    assert report.notes["own state"] == "there is no backward pass"
-    assert report.notes["layouts of gradients"] == "there is no backward pass"
-    assert report.notes["idle rows"] == "there is no gradient of a parameter"
-    judged = {name for name, outcome in report.verdicts.items() if outcome == "pass"}
-    assert judged.isdisjoint(report.notes)
-    failed = tv.verify(tv.Subject(lambda x, *_: x[:1]))
-    assert failed.verdicts["runs"] == "fail"
-    assert "runs" not in failed.notes
-
-
 def test_plain_errors_belong_to_accuracy() -> None:
     """An unstable result is inaccurate on rows with NaN and subnormals as well."""
     report = tv.verify(tv.Subject(one_pass), strict=True)
@@ -352,38 +333,6 @@ def test_special_rows_may_follow_from_plain_ones() -> None:
         assert order_findings([unknown, other], ["y"])[-1].follows == 0
 
 
-@pytest.mark.parametrize(
-    ("operation", "name", "guard", "slope", "words"),
-    [
-        ("rms_norm", "inputs-near-1e30", "finite", None, "divide each row by a power of two"),
-        ("layer_norm", "inputs-near-1e30", "finite", None, "divide each row by a power of two"),
-        ("layer_norm", "four-consecutive-numbers", "finite", 2.0, "subtract the mean before"),
-        ("layer_norm", "one-gamma-zero", "finite", None, "run the reproducer"),
-        ("layer_norm", "offset-1e4-4x67", "growth", 2.0, "subtract the mean before squaring"),
-        ("layer_norm", "offset-1e4-4x67", "growth", 1.0, "keep the mean in a wider type"),
-        ("layer_norm", "one-element-large-gamma", "growth", 1.1, "keep the mean in a wider type"),
-        ("layer_norm", "normal-4x17", "growth", None, "add in blocks"),
-        ("layer_norm", "equal-magnitudes-1x16384", "growth", 1.0, "add in blocks"),
-        ("layer_norm", "equal-magnitudes-1x16384", "growth", 2.0, "offset, subtract the mean"),
-        ("rms_norm", "normal-4x17", "growth", None, "add in blocks"),
-        ("rms_norm", "normal-4x17", "ordinary", None, "run the reproducer"),
-        ("layer_norm", "normal-4x17", "repeat", None, "sum in a fixed order"),
-    ],
-)
-def test_advice_fits_operation_and_slope(
-    operation: str, name: str, guard: str, slope: float | None, words: str
-) -> None:
-    case = tv.case(f"float32-{name}", operation=parse_operation(operation))
-    largest = np.unravel_index(int(np.abs(case.x).argmax()), case.shape)
-    symptom = Symptom(guard, case, Record(case.name, Call()), "y", "", tuple(map(int, largest)))
-    if name == "one-element-large-gamma":
-        symptom = replace(symptom, output="dgamma")
-    assert words in advice(symptom, slope, "").to_try
-    assert "likely cause" in advice(symptom, slope, "eps is left out").to_try
-    if operation == "rms_norm":
-        assert "mean" not in "".join(advice(symptom, slope, ""))
-
-
 @pytest.mark.parametrize("name", ["largest", "kappa"])
 def test_domain_without_rows(name: str) -> None:
     for value in (0.0, -1.0, float("nan")):
@@ -397,45 +346,3 @@ def test_limit_of_zero_is_refused(options: SubjectOptions) -> None:
     with pytest.raises(ValueError, match=r"must be above zero; got 0\.0"):
         subject.with_options(options)
     assert subject.with_options(SubjectOptions(kappa=None)).domain == subject.domain
-
-
-ROWS = Call("rows", 0, 1)
-
-
-@cache
-def longest() -> Case:
-    """Return the case with the longest name."""
-    return max(cases("float32", "full", EXTENSIONS), key=lambda case: len(case.name))
-
-
-def lines_of(guard: str, text: str, call: Call) -> list[str]:
-    record = Record(longest().name, call)
-    symptom = Symptom(guard, longest(), record, "dx", text, (1, 2))
-    return reproducer(symptom, SubjectSpec("kernel.py")).splitlines()
-
-
-@pytest.mark.parametrize("call", [Call(), ROWS], ids=str)
-@pytest.mark.parametrize(
-    "text", ["dx is off", "dx is off " * 50, "x" * 500, "two\nlines \x1b[31m"], ids=len
-)
-@pytest.mark.parametrize("guard", ["ordinary", "batch", "raised", "type"])
-def test_the_comment_fits_80_columns(guard: str, text: str, call: Call) -> None:
-    lines = lines_of(guard, text, call)
-    ast.parse("\n".join(lines))
-    comment = [line for line in lines if line.startswith("#")]
-    assert 1 <= len(comment) <= 2
-    assert lines[: len(comment)] == comment
-    assert max(map(len, comment)) <= 80
-    assert comment[0].startswith(f"# {longest().name}:")
-    assert all(line.isprintable() for line in comment)
-    assert len(lines) <= 10
-
-
-def test_truncated_comment_is_marked_and_numbers_fit() -> None:
-    assert lines_of("type", "dx is off " * 50, Call())[1].endswith(" …")
-    lines = lines_of("ordinary", "dx is off", Call())
-    assert "…" not in "".join(lines)
-    # The comment behind a number has the same number, to the bit.
-    (behind,) = (line for line in lines if "  # " in line)
-    assert behind.startswith("exact = ")
-    assert len(behind) <= 80

@@ -10,7 +10,7 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify.collecting import collect
-from truenorm.verify.diagnosis.bits import describe_recipe, diagnose_bits
+from truenorm.verify.diagnosis.bits import diagnose_bits
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import InProcess
@@ -153,11 +153,6 @@ def test_recipe_other_than_required() -> None:
         assert report_of(rms_early, "bfloat16", tv.RMS_NORM, name).passed
 
 
-def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"recipe must be one of late, early.*; got 'later'"):
-        tv.Subject(rms_early, operation=tv.RMS_NORM, recipe="later")
-
-
 @pytest.mark.parametrize(
     ("function", "operation", "cause"),
     [
@@ -212,12 +207,3 @@ def test_two_percent_of_other_bits_are_too_many() -> None:
         return to_bfloat16(np.where(np.arange(y.size).reshape(y.shape) % 50, y, 2 * y))
 
     assert not diagnose_bits([(case, mostly(case)) for case in telling()], "y").cause
-
-
-def test_recipe_in_words() -> None:
-    says = tv.LAYER_NORM.knowledge.recipe_names
-    assert describe_recipe(says, "y", "late, of the unrounded sum") == (
-        "y has the bits of late, [xhat*gain + beta]_V: one rounding, at the end, "
-        "of the unrounded sum"
-    )
-    assert describe_recipe({}, "y", "late") == "y has the bits of late"

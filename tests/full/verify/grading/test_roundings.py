@@ -1,21 +1,14 @@
 """Roundings on the way that no recipe has, and those of backward, are named by the bits."""
 
-import io
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import truenorm.verify as tv
 from shared.verify.honest import HONEST, ordinary_report, over_rows, pairwise, quiet, wide
 from truenorm.verify.report.html import to_html
-from truenorm.verify.report.json_report import to_json
-from truenorm.verify.report.terminal import show
-from truenorm.verify.report.wording import conclusion
 from truenorm.verify.types import Array
 
 LAYER_NORM, RMS_NORM = tv.norm("layer_norm"), tv.norm("rms_norm")
@@ -137,20 +130,6 @@ def test_saved_statistics_of_backward(
         output: f"backward computes {output} from {name} rounded to {dtype}"
         for output in ("dx", "dgamma")
     }
-
-
-def test_note_in_every_form() -> None:
-    report = report_of(Rounding(("r",)), RMS_NORM, "bfloat16")
-    note = "rstd is rounded to bfloat16, and the rest follows late (matches the bits of y)"
-    page = io.StringIO()
-    show(report, Console(file=page, width=200))
-    assert f"note: {note}" in page.getvalue()
-    assert f"note: {note}" in to_html(report)
-    assert report.passed
-    assert conclusion(report) == f"stable; bfloat16: {note}."
-    failing = replace(report, grades=(replace(report.grades[0], grade="wrong"),))
-    assert conclusion(failing) == "below stable: y in bfloat16."
-    assert json.loads(to_json(report))["recipes"][0]["explanation"] == note
 
 
 def test_what_was_tried_is_counted() -> None:

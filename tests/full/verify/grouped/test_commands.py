@@ -11,9 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import truenorm.verify as tv
-from shared.verify.grouped.kernels import Textbook
 from truenorm.cli.app import app
-from truenorm.verify.operations import parse_operation
 
 ROWS = np.ones((4, 64), np.float32)
 GATED, GROUPED = "rms_norm,groups=4,gate=silu", "group_norm,groups=2"
@@ -82,11 +80,6 @@ def test_a_gate_of_one_row() -> None:
     case = tv.case("float32-gate-nan-4x67", operation=GATED)
     assert case.shape == (1, 268)
     assert np.isnan(case.z).sum() == 1
-
-
-def test_campaign() -> None:
-    norm = parse_operation(GATED)
-    assert tv.campaign(Textbook(norm).subject(), cases=8).passed
 
 
 def test_a_function_by_its_arguments(tmp_path: Path) -> None:

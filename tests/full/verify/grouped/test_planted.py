@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from benchmarks.museum import GROUPED_FAILURES, GroupedFailure
 from shared.choosing import few, slow_unless
 from shared.verify.grouped.kernels import Textbook, judge_cases
 from shared.verify.grouped.planted import PLANTED, Planted, grouped
@@ -66,21 +65,6 @@ def test_an_unseen_bug_gets_its_cause_or_none(wrong: Unseen) -> None:
     assert not report.passed
     named = {each.output: without_match(each.cause) for each in report.findings if each.cause}
     assert named == wrong.causes
-
-
-@pytest.mark.parametrize("failure", GROUPED_FAILURES, ids=lambda each: str(each.bug))
-def test_the_museum_names_a_case_that_shows_the_bug(failure: GroupedFailure) -> None:
-    (bug,) = [each for each in PLANTED if each.name == failure.bug]
-    assert (failure.operation, failure.sources[0].partition("#")[2]) == (
-        bug.spec,
-        bug.source.partition("#")[2],
-    )
-    case = tv.case(failure.case, operation=failure.operation)
-    assert not judge_cases(bug.subject, [case]).passed
-
-
-def test_there_are_enough() -> None:
-    assert len({bug.name for bug in PLANTED}) >= 38
 
 
 def test_rounding_errors_of_float64_are_no_wrong_step() -> None:

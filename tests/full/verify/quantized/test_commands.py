@@ -65,9 +65,3 @@ def test_other_codes() -> None:
     worst = equality.differences[0]
     assert 0 < worst.elements < worst.total / 20
     assert worst.words == f"{worst.elements} of {worst.total} codes differ"
-
-
-def test_campaign() -> None:
-    result = tv.campaign(subject_of("rms_norm,quant=int8,scale=per-token"), cases=20)
-    assert result.passed
-    assert {each.output for each in result.results} == {"codes", "scale"}

@@ -16,9 +16,8 @@ from truenorm.verify.collecting import collect
 from truenorm.verify.grading import grades
 from truenorm.verify.grading.report import GRADES, VERDICTS, CaseResult
 from truenorm.verify.operation import MODEL_INPUT
-from truenorm.verify.operations import OUTPUTS
 from truenorm.verify.report import wording
-from truenorm.verify.report.html import VARIABLES, Cell, by_case, by_family, draw, to_html
+from truenorm.verify.report.html import VARIABLES, by_case, by_family, draw, to_html
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
@@ -124,18 +123,6 @@ def test_sources_are_links(page: Page) -> None:
     assert any("a talk" in text for text in page.of("dd"))
 
 
-def test_headline(page: Page, good: Page) -> None:
-    facts = dict(zip(page.of("dt"), page.of("dd"), strict=False))
-    known = {"level": "quick", "required": "stable", "date": "2025-01-31", "numpy": "2.4.6"}
-    assert known.items() <= facts.items()
-    assert "FAIL" in page.of("span")
-    assert wording.conclusion(REPORT) in "".join(page.of("p"))
-    assert "PASS" in good.of("span")
-    assert "FAIL" not in good.of("span")
-    today = dict(zip(good.of("dt"), good.of("dd"), strict=False))["date"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", today)
-
-
 def test_grades_verdicts_findings(page: Page) -> None:
     for grade in REPORT.grades:
         assert {grade.grade, wording.max_ulp(grade)} <= set(page.of("td"))
@@ -146,23 +133,7 @@ def test_grades_verdicts_findings(page: Page) -> None:
     assert {wording.likely_cause(each) for each in REPORT.findings} - {""} <= set(page.of("dd"))
 
 
-def test_types_stay_in_their_order() -> None:
-    turned = dataclasses.replace(REPORT, grades=REPORT.grades[::-1])
-    rows = [text for text in Page(to_html(turned)).of("th") if text.startswith("float")]
-    assert rows[:2] == ["float32", "float16"]
-
-
 MEANINGS = "What the grades mean"
-
-
-def test_plots_and_infinite_errors(page: Page, good: Page) -> None:
-    assert page.tags.count("svg") == len(OUTPUTS)
-    caption = " ".join(page.of("figcaption"))
-    assert "3 infinite or too large to draw: at the top edge" in caption
-    assert "float32: unstable, slope 2.0" in page.of("span")
-    assert "svg" not in good.tags
-    assert page.of("h2")[:2] == ["Findings", "Grades"]
-    assert good.of("h2") == ["Grades", "Checks", "Errors by family and case", MEANINGS]
 
 
 def test_heat_map_has_a_row_for_each_family_and_case(page: Page) -> None:
@@ -174,13 +145,6 @@ def test_heat_map_has_a_row_for_each_family_and_case(page: Page) -> None:
     assert Page(to_html(nothing)).of("h2") == ["Findings", "Grades", "Checks", MEANINGS]
 
 
-def test_every_colour_is_defined_for_light_and_dark(text: str) -> None:
-    light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
-    defined = set(re.findall(r"--([\w-]+):", light))
-    assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= defined | {"tone"}
-    assert defined == set(re.findall(r"--([\w-]+):", dark.split("* { box", 1)[0]))
-
-
 def result(
     case: str = "a-1",
     dtype: str = "float32",
@@ -190,32 +154,6 @@ def result(
 ) -> CaseResult:
     family = case.partition("-")[0]
     return CaseResult(case, dtype, family, "hard", output, 2.0, natural, allowed, 0, False, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("natural", "allowed", "level", "text"),
-    [
-        (0.0, 10.0, "h0", "0"),
-        (0.0, 0.0, "h0", "0"),
-        (1.0, 10.0, "h0", "0.10"),
-        (10.0, 10.0, "h1", "1.0"),
-        (10.1, 10.0, "h2", "1.0"),
-        (1e3, 1.0, "h3", "1000"),
-        (1e6, 1.0, "h4", "1.0e6"),
-        (1.1e6, 1.0, "h5", "1.1e6"),
-        (math.inf, 1.0, "h6", "∞"),
-        (math.nan, 1.0, "h6", "∞"),
-        (1e-9, 0.0, "h6", "∞"),
-    ],
-)
-def test_colour(natural: float, allowed: float, level: str, text: str) -> None:
-    ((_, (cell,)),) = by_case([result(natural=natural, allowed=allowed)]).rows
-    assert cell == Cell(level, text, "a-1: y is off by 2.0 ulp")
-
-
-def test_a_family_shows_its_worst_case() -> None:
-    results = [result("a-1", natural=20.0), result("a-2", natural=math.nan), result("a-3")]
-    assert by_family(results).rows == [("a", [Cell("h6", "∞", "a-2: y is off by 2.0 ulp")])]
 
 
 def test_cases_beyond_the_domain_have_rows_of_their_own() -> None:
@@ -287,21 +225,6 @@ def markers(svg: str, dtype: str) -> list[tuple[float, float]]:
     ]
 
 
-def test_plot_for_each_output_with_a_sweep() -> None:
-    results = failing_report().results
-    assert [plot.output for plot in draw(results)] == list(OUTPUTS)
-    assert [plot.output for plot in draw(sweep("float32", "dx"))] == ["dx"]
-    assert draw([each for each in results if each.kind != "sweep"]) == []
-
-
-def test_points_have_the_colour_of_their_type() -> None:
-    results = sweep("float32", "y") + sweep("float16", "y")
-    (plot,) = draw(results)
-    assert plot.dtypes == ["float16", "float32"]
-    assert len(markers(plot.svg, "float32")) == len(sweep("float32", "y"))
-    assert len(markers(plot.svg, "float16")) == len(sweep("float16", "y"))
-
-
 STROKE = "stroke: var(--float32)"
 """The style of a hollow point."""
 
@@ -351,15 +274,6 @@ def test_any_number_stays_within_the_frame(natural: float, kappa: float) -> None
     for x, y in drawn:
         assert 0 <= x <= float(box[2])
         assert 0 <= y <= float(box[3])
-
-
-def test_guides_are_named() -> None:
-    results = sweep("float32", "y")
-    (plot,) = draw(results)
-    assert {"stable allows 10", "κ", "κ²", "condition number κ"} <= set(texts(plot.svg))
-    more = [*results, dataclasses.replace(results[0], allowed=14.0)]
-    (plot,) = draw(more)
-    assert "stable allows 10 to 14" in texts(plot.svg)
 
 
 def test_plots_share_colours_but_no_ids() -> None:

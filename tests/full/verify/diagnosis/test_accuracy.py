@@ -14,7 +14,6 @@ from truenorm.verify.diagnosis.accuracy import (
     Diagnosis,
     Evidence,
     diagnose,
-    distinguishing_size,
 )
 from truenorm.verify.grading.symptoms import UNEXPLAINED, measure
 from truenorm.verify.norms.steps import Steps
@@ -220,22 +219,6 @@ def test_kernel_that_is_wrong_on_one_kind_of_input() -> None:
         "where the input is as in float32-large-beta-4x67, y is beta alone "
         "(matches y within 1 ulp; y is right in other ordinary cases)"
     )
-
-
-def test_sizes_in_words() -> None:
-    by_size = {case.shape[1]: case for case in tv.cases("float32") if case.family == "normal"}
-
-    def described(wrong: Callable[[int], bool]) -> str:
-        return distinguishing_size(
-            [case for size, case in by_size.items() if wrong(size)],
-            [case for size, case in by_size.items() if not wrong(size)],
-        )
-
-    assert described(lambda size: size == 12) == "D is 12"
-    assert described(lambda size: 1024 <= size <= 4096) == "D is from 1024 to 4096"
-    assert described(lambda size: size >= 3072) == "D is 3072 or more"
-    assert described(lambda size: size % 64 == 0) == "D is a multiple of 64"
-    assert not distinguishing_size([by_size[12]], [by_size[12]])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

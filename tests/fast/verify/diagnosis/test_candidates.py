@@ -1,0 +1,85 @@
+"""What rules a hypothesis out: another one that is as close, and control cases."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.diagnosis.accuracy import (
+    Candidate,
+    Evidence,
+    Match,
+    best,
+    candidates,
+    distinguishing_size,
+)
+from truenorm.verify.oracle import expected
+
+
+def candidate(words: str, value: float, distance: float) -> Candidate:
+    """Return a candidate whose three elements are equal, with a tolerance of 1."""
+    values, tolerance = np.full(3, value), np.ones(3)
+    match = Match(
+        values, tolerance, True, True, True, telling=3, distance=distance, contrast=9.0, ulp=1.0
+    )
+    return Candidate(words, {"a case": match})
+
+
+@pytest.mark.parametrize(
+    ("value", "distance", "named"),
+    [
+        (12.0, 0.1, []),  # another value, as close
+        (12.0, 0.19, []),  # within a factor of two
+        (12.0, 0.21, ["first"]),
+        (10.5, 0.1, ["first", "second"]),  # equal within the tolerance
+    ],
+)
+def test_no_hypothesis_is_named_beside_one_that_is_as_close(
+    value: float, distance: float, named: list[str]
+) -> None:
+    chosen = best(iter([candidate("first", 10.0, 0.1), candidate("second", value, distance)]))
+    assert [each.words for each in chosen] == named
+
+
+@pytest.mark.parametrize(
+    ("control", "remains"),
+    [
+        (None, True),
+        ("float32-no-beta-6x67", True),  # without beta, the hypothesis is right as well
+        ("float32-normal-4x64", False),
+    ],
+)
+def test_a_control_case_rules_out_a_hypothesis_that_differs(
+    control: str | None, remains: bool
+) -> None:
+    without_beta = tv.LAYER_NORM.knowledge.hypotheses("y")["beta is left out"]
+    evidence = [
+        Evidence(case, "y", without_beta(case).astype(np.float32), correct=False)
+        for case in map(tv.case, ("float32-normal-4x12", "float32-normal-4x17"))
+    ]
+    if control:
+        case = tv.case(control)
+        right = expected(case).values["y"]
+        assert right is not None
+        evidence.append(Evidence(case, "y", right, correct=True))
+    found = candidates([("beta is left out", without_beta)], evidence)
+    assert [each.words for each in found] == ["beta is left out"] * remains
+
+
+def test_sizes_in_words() -> None:
+    by_size = {case.shape[1]: case for case in tv.cases("float32") if case.family == "normal"}
+
+    def described(wrong: Callable[[int], bool]) -> str:
+        return distinguishing_size(
+            [case for size, case in by_size.items() if wrong(size)],
+            [case for size, case in by_size.items() if not wrong(size)],
+        )
+
+    assert described(lambda size: size == 12) == "D is 12"
+    assert described(lambda size: 1024 <= size <= 4096) == "D is from 1024 to 4096"
+    assert described(lambda size: size >= 3072) == "D is 3072 or more"
+    assert described(lambda size: size % 64 == 0) == "D is a multiple of 64"
+    right = [by_size[12]]
+    for wrong in (right, [*right, by_size[17]]):
+        assert not distinguishing_size(wrong, right)
