@@ -2,9 +2,11 @@
 
 import os
 import sys
+from collections.abc import Generator
 
 import hypothesis
 import pytest
+from _pytest.doctest import DoctestModule
 
 # A deadline would make slow machines fail; a fixed seed makes the gate judge a tree the same
 # way twice. Searching for new counterexamples is the business of the other profiles.
@@ -12,6 +14,13 @@ hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, ma
 hypothesis.settings.register_profile("search", deadline=None, max_examples=100)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=5000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no examples in docstrings of tests, which takes as long as importing the tests."""
+    collectors = yield
+    return [each for each in collectors if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from benchmarks.picture import save
 from shared.tools.screen import printed
 from truenorm.tools import strict_json, text
 from truenorm.tools.rich_tables import plain_text, rich_table
@@ -121,6 +119,10 @@ def test_json_file_in_a_new_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("SVG", b"<?xml")])
 def test_figures_are_reproducible(tmp_path: Path, ending: str, start: bytes) -> None:
+    from matplotlib.figure import Figure  # they take a second to import
+
+    from benchmarks.picture import save
+
     files = [tmp_path / f"{name}.{ending}" for name in ("first", "second")]
     for file in files:
         figure = Figure()

@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from shared.verify.fake_report import wide
 from truenorm.verify import equality, suite
 from truenorm.verify.calls import Call
 from truenorm.verify.equality import output_difference, ulp_distances
+from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.terminal import (
     describe_difference,
@@ -26,11 +28,14 @@ from truenorm.verify.running.records import GaveUpError, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
-CASE = tv.case("float32-normal-4x17")
+
+@cache
+def example() -> Case:
+    return tv.case("float32-normal-4x17")
 
 
 def right() -> Array:
-    value = expected(CASE).values["y"]
+    value = expected(example()).values["y"]
     assert value is not None
     return value.copy()
 
@@ -59,16 +64,16 @@ def test_distances_in_ulp(dtype: str) -> None:
 
 def test_equal_bits_and_two_nans() -> None:
     one, other = right(), right()
-    assert output_difference(CASE, "y", one, other) is None
+    assert output_difference(example(), "y", one, other) is None
     one[0, 0], other[0, 0] = np.nan, -np.float32(np.nan)
     assert one.tobytes() != other.tobytes()
-    assert output_difference(CASE, "y", one, other) is None
+    assert output_difference(example(), "y", one, other) is None
 
 
 def test_zeros_of_both_signs() -> None:
     one, other = right(), right()
     one[1, 2], other[1, 2] = 0.0, -0.0
-    difference = difference_of(CASE, "y", one, other)
+    difference = difference_of(example(), "y", one, other)
     assert (difference.elements, difference.ulp, difference.at) == (1, 0.0, (1, 2))
     assert (difference.first_nearer, difference.second_nearer) == (0, 0)
 
@@ -78,7 +83,7 @@ def test_location_size_and_nearer_subject() -> None:
     one[2, 5] = np.nextafter(one[2, 5], np.float32(np.inf))
     other[3, 1] *= np.float32(1.5)
     other[0, 0] = np.nan
-    difference = difference_of(CASE, "y", one, other)
+    difference = difference_of(example(), "y", one, other)
     assert (difference.elements, difference.total, difference.judged) == (3, one.size, 3)
     assert (difference.ulp, difference.at) == (np.inf, (0, 0))
     assert difference.first == difference.exact == right()[0, 0]
@@ -106,15 +111,15 @@ def test_shapes_and_types() -> None:
         (right()[:1], "y is float32 of shape (4, 17) from the first, float32 of shape (1, 17)"),
         (right().astype(np.float64), "y is float32 of shape (4, 17) from the first, float64"),
     ):
-        difference = difference_of(CASE, "y", right(), other)
+        difference = difference_of(example(), "y", right(), other)
         assert difference.words.startswith(words)
     whole = np.arange(68).reshape(4, 17)
-    assert output_difference(CASE, "y", whole, whole) is None
-    difference = difference_of(CASE, "y", whole, whole + 1)
+    assert output_difference(example(), "y", whole, whole) is None
+    difference = difference_of(example(), "y", whole, whole + 1)
     assert difference.words.startswith("y is int64 of shape (4, 17) from both, which is wrong")
     flat = right()[0, :5]
-    assert output_difference(CASE, "y", flat, flat.copy()) is None
-    difference = difference_of(CASE, "y", flat, flat + 1)
+    assert output_difference(example(), "y", flat, flat.copy()) is None
+    difference = difference_of(example(), "y", flat, flat + 1)
     assert difference.words.startswith("y is float32 of shape (5,) from both, which is wrong")
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -36,7 +37,13 @@ from truenorm.verify.time_limit import Cost, Timed, WithinLimit, rows_of
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
-SUITE = cases("float32")
+
+
+@cache
+def quick_suite() -> list[Case]:
+    return cases("float32")
+
+
 PER_ROW = 0.01
 Seconds = Callable[[Case, Call, bool], float]
 
@@ -64,10 +71,10 @@ def by_rows(case: Case, call: Call, _: bool) -> float:
 
 
 def collected(
-    seconds: Seconds, limit: float = 60.0, suite: Sequence[Case] = SUITE
+    seconds: Seconds, limit: float = 60.0, suite: Sequence[Case] | None = None
 ) -> tuple[FakeRunner, list[Record]]:
     runner = FakeRunner(seconds)
-    return runner, collect(runner, suite, seconds=limit)
+    return runner, collect(runner, suite or quick_suite(), seconds=limit)
 
 
 def is_made(record: Record) -> bool:
@@ -77,8 +84,10 @@ def is_made(record: Record) -> bool:
 def test_fast_kernels_are_run_in_full_and_in_order() -> None:
     _, records = collected(lambda *_: 1e-4)
     assert all(map(is_made, records))
-    assert list(dict.fromkeys(each.case for each in records)) == [each.name for each in SUITE]
-    plain = [each for case in SUITE for each in calls_of(case)]
+    assert list(dict.fromkeys(each.case for each in records)) == [
+        each.name for each in quick_suite()
+    ]
+    plain = [each for case in quick_suite() for each in calls_of(case)]
     assert Counter(each.call for each in records) >= Counter(plain)
 
 
@@ -86,9 +95,9 @@ def test_slow_rows_are_left_out_and_the_rest_takes_the_time() -> None:
     runner, records = collected(by_rows)
     assert 30 < runner.spent < 66
     run = {each.case for each in records if is_made(each)}
-    small = {each.name for each in SUITE if each.shape[0] <= 8}
+    small = {each.name for each in quick_suite() if each.shape[0] <= 8}
     assert small <= run
-    assert not {each.name for each in SUITE if each.shape[0] > 1000} & run
+    assert not {each.name for each in quick_suite() if each.shape[0] > 1000} & run
     # Each kind of call is made once before the last sizes of a batch.
     kinds = {each.call.kind for each in records if is_made(each)}
     assert {INTERLEAVED, TWICE, ROWS, "tiled", "reversed"} <= kinds
@@ -101,8 +110,8 @@ def test_a_second_kind_of_row_is_not_judged_before_the_first() -> None:
     """With very little time, families count more than the cases of one family."""
     _, records = collected(lambda case, *_: 0.2 * case.shape[0], 60.0)
     run = {each.case for each in records if is_made(each)}
-    by_family = Counter(each.family for each in SUITE if each.name in run)
-    of_few_rows = {each.family for each in SUITE if each.shape[0] <= 4}
+    by_family = Counter(each.family for each in quick_suite() if each.name in run)
+    of_few_rows = {each.family for each in quick_suite() if each.shape[0] <= 4}
     assert len(by_family.keys() & of_few_rows) > 0.9 * len(of_few_rows)
 
 
@@ -113,7 +122,7 @@ def test_few_shapes_where_each_is_compiled() -> None:
     runner, records = collected(compiled)
     assert runner.spent < 66
     run = {each.case for each in records if is_made(each)}
-    usual = [each.name for each in SUITE if each.shape == (4, 67) and each.eps == EPS]
+    usual = [each.name for each in quick_suite() if each.shape == (4, 67) and each.eps == EPS]
     assert len(run & {*usual}) == len(usual) > 30
     assert len(runner.shapes) < 70
     assert any(not is_made(each) for each in records)
@@ -122,7 +131,7 @@ def test_few_shapes_where_each_is_compiled() -> None:
 def test_a_call_that_would_look_like_a_hang_is_not_made() -> None:
     """The limit of a call is 60 s; a longer one is no crash of the kernel."""
     runner, records = collected(by_rows, 1e6)
-    case_of = {each.name: each for each in SUITE}
+    case_of = {each.name: each for each in quick_suite()}
     for each in records:
         rows = rows_of(case_of[each.case], each.call)
         if each.call.kind not in (MANY, LATER, LARGE) and not 2900 < rows < 3100:
@@ -134,7 +143,7 @@ def test_a_call_that_would_look_like_a_hang_is_not_made() -> None:
 def test_user_cases_are_always_run() -> None:
     own = tv.case_of_shape((64, 8))
     runner = WithinLimit(FakeRunner(by_rows), [own], 1e-9)
-    runner.run(SUITE[0], Call())
+    runner.run(quick_suite()[0], Call())
     assert [each.name for each in runner.cases()] == [own.name]
     assert is_made(runner.run(own, Call()))
 

@@ -20,8 +20,17 @@ from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.tiled import describe_wrong_elements
 from truenorm.verify.types import Array
 
-SMALL = tv.case("float32-normal-4x17")
-WIDER = tv.case("float32-normal-4x64")
+
+@cache
+def small() -> Case:
+    return tv.case("float32-normal-4x17")
+
+
+@cache
+def wider() -> Case:
+    return tv.case("float32-normal-4x64")
+
+
 TINY = np.finfo(np.float32).tiny
 
 
@@ -38,8 +47,9 @@ def records_of(
     return CaseRecords(case, [Record(case.name, call, results) for call, results in made], wrong)
 
 
-def planted(name: str, call: str, case: Case = SMALL) -> CaseRecords:
+def planted(name: str, call: str, case: Case | None = None) -> CaseRecords:
     """Return the record of a planted bug."""
+    case = case or small()
     return CaseRecords(case, [InProcess(PLANTED[name].subject).run(case, Call(call))], wrong=True)
 
 
@@ -55,12 +65,12 @@ def next_number(array: Array) -> Array:
 
 class TestMemory:
     def test_input_that_holds_a_result(self) -> None:
-        cases = [planted("in-place damage to dy", PLAIN, case) for case in (SMALL, WIDER)]
+        cases = [planted("in-place damage to dy", PLAIN, case) for case in (small(), wider())]
         assert behaviour.explain_inputs("", cases) == "dx is written over dy"
 
     def test_input_that_holds_something_else_in_one_case(self) -> None:
-        record = Record(WIDER.name, Call(), damaged=("dy",))
-        cases = [planted("in-place damage to dy", PLAIN), CaseRecords(WIDER, [record], True)]
+        record = Record(wider().name, Call(), damaged=("dy",))
+        cases = [planted("in-place damage to dy", PLAIN), CaseRecords(wider(), [record], True)]
         assert not behaviour.explain_inputs("", cases)
 
     def test_result_that_becomes_the_next_one(self) -> None:
@@ -69,7 +79,7 @@ class TestMemory:
         assert cause.startswith("all calls write y to the same buffer")
 
     def test_result_that_becomes_something_else(self) -> None:
-        cases = [records_of(SMALL, (LATER, {"y": right(SMALL, "y") + 1}))]
+        cases = [records_of(small(), (LATER, {"y": right(small(), "y") + 1}))]
         assert not behaviour.explain_overwritten("y", cases)
 
     @pytest.mark.parametrize("output", ["dx", "dgamma"])
@@ -80,9 +90,9 @@ class TestMemory:
 
     @pytest.mark.parametrize("more", [0.0, 1.0])
     def test_gradient_of_no_forward(self, more: float) -> None:
-        result = right(SMALL, "dx") + np.float32(more)
+        result = right(small(), "dx") + np.float32(more)
         assert not behaviour.explain_stale(
-            "dx", [records_of(SMALL, (INTERLEAVED, {"dx": result}))]
+            "dx", [records_of(small(), (INTERLEAVED, {"dx": result}))]
         )
 
 
@@ -109,9 +119,9 @@ class TestLargeCall:
         assert describe_wrong_elements(copies[:1], copies) == cause
 
     def test_cause_names_the_output(self) -> None:
-        call, results = Call(LARGE, 0, 4), {"y": right(SMALL, "y")}
-        record = Record(SMALL.name, call, results, holds={"y": ("0 there",)})
-        cause = behaviour.explain_large("y", [CaseRecords(SMALL, [record], True)])
+        call, results = Call(LARGE, 0, 4), {"y": right(small(), "y")}
+        record = Record(small().name, call, results, holds={"y": ("0 there",)})
+        cause = behaviour.explain_large("y", [CaseRecords(small(), [record], True)])
         assert cause == "in one call, y is 0 there"
 
 
@@ -123,7 +133,7 @@ class TestRepeat:
         return records_of(case, (PLAIN, {"dgamma": dgamma}), (AGAIN, again))
 
     def test_sums_in_another_order(self) -> None:
-        cause = behaviour.explain_repeat("dgamma", [self.twice(SMALL), self.twice(WIDER)])
+        cause = behaviour.explain_repeat("dgamma", [self.twice(small()), self.twice(wider())])
         assert "rows are added in a different order" in cause
 
     def test_two_terms_have_one_order(self) -> None:
@@ -141,7 +151,7 @@ class TestRepeat:
     )
     def test_unwritten_part(self, part: Any, start: str) -> None:
         cases = []
-        for case in (SMALL, WIDER):
+        for case in (small(), wider()):
             one, other = right(case, "y"), right(case, "y")
             one[part], other[part] = 5, 7
             cases.append(records_of(case, (PLAIN, {"y": one}), (AGAIN, {"y": other})))
@@ -184,21 +194,22 @@ class TestForms:
     )
     def test_type(self, change: Callable[[Array], Array], start: str) -> None:
         cases = [
-            records_of(case, (PLAIN, {"y": change(right(case, "y"))})) for case in (SMALL, WIDER)
+            records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
+            for case in (small(), wider())
         ]
         cause = behaviour.explain_type("y", cases)
         assert cause.startswith(start)
         assert bool(cause) == bool(start)
 
     def test_result_of_another_size_says_nothing_of_types(self) -> None:
-        wide = records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").astype(np.float64)}))
-        short = records_of(WIDER, (PLAIN, {"y": right(WIDER, "y").astype(np.float64)[:, :-1]}))
+        wide = records_of(small(), (PLAIN, {"y": right(small(), "y").astype(np.float64)}))
+        short = records_of(wider(), (PLAIN, {"y": right(wider(), "y").astype(np.float64)[:, :-1]}))
         assert short.result("y") is None
         assert behaviour.explain_type("y", [wide, short]) == behaviour.explain_type("y", [wide])
 
     @pytest.mark.parametrize("shape", [(), (16,), (2, 17)])
     def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
-        assert records_of(SMALL, (PLAIN, {"dgamma": np.zeros(shape)})).result("dgamma") is None
+        assert records_of(small(), (PLAIN, {"dgamma": np.zeros(shape)})).result("dgamma") is None
 
     def test_type_of_x(self) -> None:
         operation = tv.norm("rms_norm", parameters="float32")
@@ -220,7 +231,7 @@ class TestForms:
         ],
     )
     def test_shape(self, change: Callable[[Array], Array | None], words: str) -> None:
-        cases = [records_of(SMALL, (PLAIN, {"dgamma": change(right(SMALL, "dgamma"))}))]
+        cases = [records_of(small(), (PLAIN, {"dgamma": change(right(small(), "dgamma"))}))]
         cause = behaviour.explain_shape("dgamma", cases)
         assert words in cause
         assert bool(cause) == bool(words)
@@ -239,8 +250,8 @@ class TestForms:
     def test_an_axis_is_extra_only_if_the_shape_is_right_without_it(
         self, shape: tuple[int, ...], words: str
     ) -> None:
-        assert SMALL.shape == (4, 17)
-        cases = [records_of(SMALL, (PLAIN, {"y": right(SMALL, "y").reshape(shape)}))]
+        assert small().shape == (4, 17)
+        cases = [records_of(small(), (PLAIN, {"y": right(small(), "y").reshape(shape)}))]
         assert behaviour.explain_shape("y", cases) == f"y {words}; its values are right"
 
     def test_result_missing_with_a_parameter(self) -> None:
@@ -265,7 +276,7 @@ class TestForms:
         cases = [
             CaseRecords(case, [Record(case.name, Call(), failure=failure)], bool(failure))
             for case, failure in zip(
-                (SMALL, WIDER, tv.case("float32-normal-4x2")), failures, strict=True
+                (small(), wider(), tv.case("float32-normal-4x2")), failures, strict=True
             )
         ]
         assert behaviour.explain_raised("", cases) == cause
@@ -329,7 +340,7 @@ class TestValues:
 
     def test_subnormal_results_of_normal_inputs(self) -> None:
         gamma, beta = np.full(17, 2.0**-125, np.float32), np.zeros(17, np.float32)
-        case = replace(SMALL.with_inputs(gamma=gamma, beta=beta), kind="subnormal")
+        case = replace(small().with_inputs(gamma=gamma, beta=beta), kind="subnormal")
         y = right(case, "y")
         result = np.where(np.abs(y) < TINY, np.float32(0), y)
         cause = behaviour.explain_subnormal("y", [records_of(case, (PLAIN, {"y": result}))])

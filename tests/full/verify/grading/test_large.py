@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,27 @@ from truenorm.verify.collecting import collect
 from truenorm.verify.grading import large_calls
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large_calls import LARGE_ELEMENTS, large_call, large_call_rows
+from truenorm.verify.operation import Case
 from truenorm.verify.running import command
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
-CASE = tv.case("float32-large-2x500")
-ROWS, FORWARD_ROWS = large_call_rows(CASE), large_call_rows(CASE, LARGE_FORWARD)
 FORWARD_TAKES = 7.0
+
+
+@cache
+def example() -> Case:
+    return tv.case("float32-large-2x500")
+
+
+def large_rows() -> int:
+    return large_call_rows(example())
+
+
+def forward_rows() -> int:
+    return large_call_rows(example(), LARGE_FORWARD)
 
 
 def right(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -43,14 +56,14 @@ def with_change(change: Callable[[Array], Array | None]) -> tv.Subject:
 
 
 def judged(subject: tv.Subject) -> tv.Report:
-    return grade("one", [CASE], collect(InProcess(subject), [CASE]), outputs=["y"])
+    return grade("one", [example()], collect(InProcess(subject), [example()]), outputs=["y"])
 
 
 def raising(error: Exception) -> tv.Subject:
     """Return a subject that raises only in the large call."""
 
     def change(y: Array) -> None:
-        if len(y) == ROWS:
+        if len(y) == large_rows():
             raise error
 
     return with_change(change)
@@ -67,7 +80,7 @@ def test_an_index_that_wraps_around_is_found(dtype: str) -> None:
 
 def test_the_worst_rows_are_kept() -> None:
     def wrong_twice(y: Array) -> None:
-        if len(y) == ROWS:
+        if len(y) == large_rows():
             y[101, 7] *= 1.01
             y[33_333, 499] = np.nan
 
@@ -75,8 +88,8 @@ def test_the_worst_rows_are_kept() -> None:
     (finding,) = report.findings
     assert report.verdicts["large calls"] == "fail"
     assert finding.symptom.startswith("y[33333, 499] is nan, the exact answer ")
-    assert finding.symptom.endswith(f"in one call with {ROWS * 500:,} elements")
-    assert f".tiled({ROWS // len(CASE.x)})\n" in finding.reproducer
+    assert finding.symptom.endswith(f"in one call with {large_rows() * 500:,} elements")
+    assert f".tiled({large_rows() // len(example().x)})\n" in finding.reproducer
     assert "y[33333, 499]" in finding.reproducer
 
 
@@ -95,23 +108,29 @@ def test_the_largest_call_has_no_backward_pass() -> None:
         return np.zeros_like(dy), dy[0], dy[0]
 
     subject = tv.Subject(forward, backward)
-    records = list(large_call(InProcess(subject), CASE, Record(CASE.name, Call())))
-    assert calls[-3:] == [("forward", ROWS), ("backward", ROWS), ("forward", FORWARD_ROWS)]
+    records = list(large_call(InProcess(subject), example(), Record(example().name, Call())))
+    assert calls[-3:] == [
+        ("forward", large_rows()),
+        ("backward", large_rows()),
+        ("forward", forward_rows()),
+    ]
     (worst,) = [each for each in records if each.call.kind == LARGE_FORWARD and each.results]
     assert worst.call.start * 500 >= 2**25 - 1000
     assert worst.holds == {"y": ("0 from element 2^25 on: these are not written",)}
     assert not any(each.holds for each in records if each.call.kind == LARGE)
-    report = grade("one", [CASE], records, outputs=["y"])
+    report = grade("one", [example()], records, outputs=["y"])
     (finding,) = report.findings
-    assert finding.symptom.endswith(f"in one call with {FORWARD_ROWS * 500:,} elements")
+    assert finding.symptom.endswith(f"in one call with {forward_rows() * 500:,} elements")
 
 
 def test_rounding_differences_pass() -> None:
     def unsteady(y: Array) -> None:
         y[len(y) // 2 :] *= np.float32(1 + 2.0**-23)
 
-    records = list(large_call(InProcess(with_change(unsteady)), CASE, Record(CASE.name, Call())))
-    report = grade("one", [CASE], records, outputs=["y"])
+    records = list(
+        large_call(InProcess(with_change(unsteady)), example(), Record(example().name, Call()))
+    )
+    report = grade("one", [example()], records, outputs=["y"])
     assert report.verdicts["large calls"] == "pass"
 
 
@@ -122,7 +141,7 @@ def test_a_slow_subject_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.passed
     assert report.verdicts["large calls"] == "not judged"
     assert "a call with 17,039,360 elements would take about" in report.notes["large calls"]
-    assert max(rows) <= ROWS // 64
+    assert max(rows) <= large_rows() // 64
 
 
 class Paced:
@@ -150,13 +169,13 @@ class Paced:
 )
 def test_the_time_is_estimated_by_the_rows(alone: float, takes: tuple[float, ...]) -> None:
     runner = Paced(*takes)
-    record, *_ = large_call(runner, CASE, Record(CASE.name, Call(), seconds=alone))
-    samples = [ROWS // 64] * (len(takes) - 1 - (takes[-1] == FORWARD_TAKES))
+    record, *_ = large_call(runner, example(), Record(example().name, Call(), seconds=alone))
+    samples = [large_rows() // 64] * (len(takes) - 1 - (takes[-1] == FORWARD_TAKES))
     if record.left_out:
-        assert runner.rows == [*samples, ROWS // 64]
+        assert runner.rows == [*samples, large_rows() // 64]
         assert "would take about 320 s; the limit is 20 s" in record.left_out
     else:
-        assert runner.rows == [*samples, ROWS, FORWARD_ROWS]
+        assert runner.rows == [*samples, large_rows(), forward_rows()]
     assert bool(record.left_out) == (alone == 0 and min(takes) == 5.0)
 
 
@@ -188,7 +207,7 @@ def test_lack_of_memory_is_noted_but_no_finding() -> None:
 )
 def test_a_failure_of_the_large_call_names_its_size(subject: tv.Subject, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        tv.check(subject, CASE)
+        tv.check(subject, example())
 
 
 PROGRAM = """
@@ -217,7 +236,7 @@ def program(tmp_path: Path) -> tv.Subject:
 @pytest.mark.slow(reason="a large call to a program takes half a minute")
 def test_a_program_gets_a_large_call(program: tv.Subject) -> None:
     with pytest.raises(AssertionError, match=r"is 0\.0, the exact answer .* in one call with"):
-        tv.check(program, CASE)
+        tv.check(program, example())
 
 
 def test_a_full_disk_is_noted_but_no_finding(
@@ -228,8 +247,8 @@ def test_a_full_disk_is_noted_but_no_finding(
 
     monkeypatch.setattr(command, "write_input", full)
     runner = CommandRunner(program)
-    record = runner.run(CASE, Call("large", 0, ROWS // 64))
+    record = runner.run(example(), Call("large", 0, large_rows() // 64))
     assert not record.failure
     assert "could not be written: [Errno 28] No space left" in record.left_out
     with pytest.raises(OSError, match="No space left"):
-        runner.run(replace(CASE, name="small"), Call())
+        runner.run(replace(example(), name="small"), Call())

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from shared.verify.running.programs import ends, is_running
 from truenorm.tools.user_files import NotThereError, split_target
 from truenorm.verify.calls import Call
 from truenorm.verify.judge import verify_target
+from truenorm.verify.operation import Case
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import (
     START_SECONDS,
@@ -30,8 +32,17 @@ SLOW = pytest.mark.slow(reason="processes that hang are waited for")
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 
-CASE = case("float32-normal-4x5")
-LARGE = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
+
+@cache
+def example() -> Case:
+    return case("float32-normal-4x5")
+
+
+@cache
+def large_example() -> Case:
+    return example().with_inputs(x=np.zeros((300_000, 2), np.float32))
+
+
 HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"
 
 
@@ -53,26 +64,26 @@ def _forward(folder: Path, line: str, **options: object) -> str:
 def _failure(target: str, *cases: tv.Case) -> str:
     """Run these cases in one process, and return how the last one failed."""
     with SubjectProcess(target) as process:
-        *before, last = (process.run(each, Call()).failure for each in cases or (CASE,))
+        *before, last = (process.run(each, Call()).failure for each in cases or (example(),))
     assert not any(before)
     return last
 
 
 def test_results(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "x = 2 * x")) as process:
-        record = process.run(CASE, Call())
-        part = process.run(CASE, Call("rows", 1, 3))
-        padded = process.run(CASE, Call("not finite below"))
+        record = process.run(example(), Call())
+        part = process.run(example(), Call("rows", 1, 3))
+        padded = process.run(example(), Call("not finite below"))
     assert not record.failure
-    np.testing.assert_array_equal(record.results["y"], 2 * CASE.x, strict=True)
-    np.testing.assert_array_equal(part.results["y"], 2 * CASE.x[1:3], strict=True)
+    np.testing.assert_array_equal(record.results["y"], 2 * example().x, strict=True)
+    np.testing.assert_array_equal(part.results["y"], 2 * example().x[1:3], strict=True)
     below = np.repeat([np.nan, np.inf, -np.inf], 5).reshape(3, 5)
-    np.testing.assert_array_equal(padded.results["y"], np.concatenate([2 * CASE.x, below]))
+    np.testing.assert_array_equal(padded.results["y"], np.concatenate([2 * example().x, below]))
 
 
 def test_damaged_inputs(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "x *= 2")) as process:
-        record = process.run(CASE, Call())
+        record = process.run(example(), Call())
     assert record.damaged == ("x",)
     assert record.holds == {"x": ("y",)}
 
@@ -88,7 +99,7 @@ def test_damaged_inputs(tmp_path: Path) -> None:
 )
 def test_separate_process(tmp_path: Path, line: str) -> None:
     """A large result may follow a small one: each case has its own limit."""
-    assert not _failure(_forward(tmp_path, line), CASE, LARGE)
+    assert not _failure(_forward(tmp_path, line), example(), large_example())
 
 
 @pytest.mark.parametrize(
@@ -115,18 +126,18 @@ def test_separate_process(tmp_path: Path, line: str) -> None:
 )
 def test_failures(tmp_path: Path, line: str, failure: str) -> None:
     target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
-    zero = CASE.with_inputs(x=np.zeros_like(CASE.x))
+    zero = example().with_inputs(x=np.zeros_like(example().x))
     with SubjectProcess(target) as process:
         assert failure in process.run(zero, Call()).failure
-        assert not process.run(CASE, Call()).failure  # the next case runs
+        assert not process.run(example(), Call()).failure  # the next case runs
 
 
 def test_three_deaths(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "os._exit(1)")) as process:
         for _ in range(3):
-            assert process.run(CASE, Call()).failure == "ended with exit code 1"
+            assert process.run(example(), Call()).failure == "ended with exit code 1"
         with pytest.raises(GaveUpError):
-            process.run(CASE, Call())
+            process.run(example(), Call())
 
 
 def test_children_are_killed(tmp_path: Path) -> None:
@@ -141,7 +152,7 @@ def test_command_that_hangs(tmp_path: Path) -> None:
     """The worker removes its processes and its folder; the judge waits for it."""
     body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'], "
     with SubjectProcess(_file(tmp_path, body + "seconds=1)\n")) as process:
-        assert "no answer within 1 s" in process.run(CASE, Call()).failure
+        assert "no answer within 1 s" in process.run(example(), Call()).failure
         assert not is_running(int((tmp_path / "pid").read_text()))
 
 
@@ -152,7 +163,7 @@ def test_command_without_gradients() -> None:
         "(f / (n + '.out')).write_bytes(bytes(4 * int(rows) * int(size)))"
     )
     with pytest.raises(AssertionError, match=r"y.* is 0") as raised:
-        tv.check(tv.Subject(command=[sys.executable, "-c", program]), CASE)
+        tv.check(tv.Subject(command=[sys.executable, "-c", program]), example())
     assert "dx" not in str(raised.value)
 
 
@@ -178,9 +189,9 @@ def test_worker_that_stops_between_calls(tmp_path: Path) -> None:
     """Its pipe is full, so that sending would block."""
     line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
     with SubjectProcess(_forward(tmp_path, line, seconds=1.0)) as process:
-        assert not process.run(CASE, Call()).failure
+        assert not process.run(example(), Call()).failure
         time.sleep(0.6)
-        assert "no answer within 1 s" in process.run(LARGE, Call()).failure
+        assert "no answer within 1 s" in process.run(large_example(), Call()).failure
 
 
 @SLOW
@@ -205,7 +216,7 @@ def test_interrupt_ends_the_command(tmp_path: Path) -> None:
     body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'])\n"
     pid = tmp_path / "pid"
     with SubjectProcess(_file(tmp_path, body)) as process:
-        thread = threading.Thread(target=process.run, args=(CASE, Call()), daemon=True)
+        thread = threading.Thread(target=process.run, args=(example(), Call()), daemon=True)
         thread.start()
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.05)
@@ -216,7 +227,7 @@ def test_interrupt_ends_the_command(tmp_path: Path) -> None:
 def test_fork_that_answers(tmp_path: Path) -> None:
     line = "if x.shape[1] == 5: os.fork()"
     with SubjectProcess(_forward(tmp_path, line)) as process:
-        assert not process.run(CASE, Call()).failure
+        assert not process.run(example(), Call()).failure
         time.sleep(1)  # until the fork has answered
         failure = process.run(case("float32-normal-4x3"), Call()).failure
     assert "answered twice" in failure

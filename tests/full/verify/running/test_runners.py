@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,17 @@ from truenorm.verify.calls import (
 )
 from truenorm.verify.collecting import collect
 from truenorm.verify.judge import grade_records, verify_target
+from truenorm.verify.operation import Case
 from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
 
-CASE = tv.case("float32-normal-4x5")
+
+@cache
+def example() -> Case:
+    return tv.case("float32-normal-4x5")
 
 
 class UserExit(BaseException):
@@ -44,7 +49,7 @@ def test_wrong_number_of_results() -> None:
         (lambda *a: (a[0], 0), lambda dy, _: (dy,), "backward returned 1 results"),
     ):
         subject = tv.Subject(forward, backward)
-        record = InProcess(subject).run(CASE, Call())
+        record = InProcess(subject).run(example(), Call())
         assert message in record.failure
 
 
@@ -76,14 +81,14 @@ def test_rows_of_calls(family: str) -> None:
 
 def test_padding_and_idle_rows() -> None:
     for kind, numbers in PADDING_ROWS.items():
-        padded = case_of_call(CASE, Call(kind))
+        padded = case_of_call(example(), Call(kind))
         for rows in padded.rows.values():
             np.testing.assert_array_equal(rows[4:], np.tile(np.c_[list(numbers)], 5))
-    below, among = (case_of_call(CASE, Call(kind)) for kind in IDLE_ROWS)
-    np.testing.assert_array_equal(below.dy, np.concatenate([CASE.dy, 0 * CASE.dy]))
-    np.testing.assert_array_equal(among.dy[::2], CASE.dy)
+    below, among = (case_of_call(example(), Call(kind)) for kind in IDLE_ROWS)
+    np.testing.assert_array_equal(below.dy, np.concatenate([example().dy, 0 * example().dy]))
+    np.testing.assert_array_equal(among.dy[::2], example().dy)
     assert not among.dy[1::2].any()
-    np.testing.assert_array_equal(among.x[1::2], CASE.x)
+    np.testing.assert_array_equal(among.x[1::2], example().x)
 
 
 @pytest.mark.parametrize("kind", GRADIENT_LAYOUTS)
@@ -94,15 +99,17 @@ def test_gradient_layouts(kind: str) -> None:
         seen["x"], seen["dy"] = x, dy
         return dy.copy(), dy.sum(0), dy.sum(0)
 
-    record = InProcess(tv.Subject(lambda x, *_: (x.copy(), x), backward)).run(CASE, Call(kind))
+    record = InProcess(tv.Subject(lambda x, *_: (x.copy(), x), backward)).run(
+        example(), Call(kind)
+    )
     assert not record.failure
     assert seen["x"].flags.c_contiguous
     assert seen["x"].flags.writeable
-    np.testing.assert_array_equal(seen["dy"], CASE.dy, strict=True)
+    np.testing.assert_array_equal(seen["dy"], example().dy, strict=True)
     flags = seen["dy"].flags
     matches = {
-        "strided": seen["dy"].strides[1] == 2 * CASE.dy.itemsize,
-        "padded": seen["dy"].strides[0] == 3 * 5 * CASE.dy.itemsize,
+        "strided": seen["dy"].strides[1] == 2 * example().dy.itemsize,
+        "padded": seen["dy"].strides[0] == 3 * 5 * example().dy.itemsize,
         "transposed": flags.f_contiguous and not flags.c_contiguous,
         "read-only": flags.c_contiguous and not flags.writeable,
     }
@@ -126,12 +133,12 @@ def test_gradient_layouts(kind: str) -> None:
 def test_results_of_other_types(result: Callable[[Array], Any], message: str) -> None:
     subject = tv.Subject(lambda *inputs: result(in_float64(*inputs)))
     with pytest.raises(AssertionError, match=message):
-        tv.check(subject, CASE)
+        tv.check(subject, example())
 
 
 def test_results_in_another_byte_order() -> None:
     other_byte_order = tv.Subject(lambda *inputs: in_float64(*inputs).astype(">f4"))
-    tv.check(other_byte_order, CASE)
+    tv.check(other_byte_order, example())
 
 
 def test_long_and_unprintable_exceptions() -> None:
@@ -147,7 +154,7 @@ def test_long_and_unprintable_exceptions() -> None:
         def refuse(*_: object, raised: Exception = raised) -> None:
             raise raised
 
-        failure = InProcess(tv.Subject(refuse)).run(CASE, Call()).failure
+        failure = InProcess(tv.Subject(refuse)).run(example(), Call()).failure
         assert message in failure
         assert len(failure) < 3000
 
@@ -159,7 +166,7 @@ def test_exceptions_that_end_a_program(raised: BaseException) -> None:
     def forward(*_: object) -> None:
         raise raised
 
-    failure = InProcess(tv.Subject(forward)).run(CASE, Call()).failure
+    failure = InProcess(tv.Subject(forward)).run(example(), Call()).failure
     assert failure.startswith(f"raised {type(raised).__name__}")
     assert "this ends the program that calls it: raise an Exception instead" in failure
 
@@ -169,8 +176,8 @@ def test_interrupts() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        InProcess(tv.Subject(forward)).run(CASE, Call())
-    failure = InProcess(tv.Subject(forward), in_worker=True).run(CASE, Call()).failure
+        InProcess(tv.Subject(forward)).run(example(), Call())
+    failure = InProcess(tv.Subject(forward), in_worker=True).run(example(), Call()).failure
     assert failure.startswith("raised KeyboardInterrupt; ")
 
 
@@ -183,7 +190,7 @@ def test_exits_of_the_process() -> None:
         os._exit(0 if child else 7)
 
     leave = os._exit
-    failure = InProcess(tv.Subject(forward)).run(CASE, Call()).failure
+    failure = InProcess(tv.Subject(forward)).run(example(), Call()).failure
     assert failure == "called os._exit(0); a kernel must return or raise"
     assert os._exit is leave
 

@@ -1,6 +1,7 @@
 """Calls that repeat rows, and many equal calls: what their records tell."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.recorded import in_float64
 from truenorm.verify.calls import MANY, TILED, Call
+from truenorm.verify.operation import Case
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.tiled import first_change, repeated
 from truenorm.verify.types import Array
 
-CASE = tv.case("float32-row-counts-5x8")
+
+@cache
+def example() -> Case:
+    return tv.case("float32-row-counts-5x8")
 
 
 def record_of(change: Callable[[Array], Any], call: Call) -> Record:
@@ -25,7 +30,7 @@ def record_of(change: Callable[[Array], Any], call: Call) -> Record:
         change(y)
         return y
 
-    return InProcess(tv.Subject(forward)).run(CASE, call)
+    return InProcess(tv.Subject(forward)).run(example(), call)
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 6, 13, 100_001])
@@ -33,7 +38,9 @@ def test_equal_copies_are_one(count: int) -> None:
     record = record_of(lambda _: None, Call(TILED, 0, count))
     y = record.results["y"]
     assert y is not None
-    np.testing.assert_array_equal(y, in_float64(CASE.x, CASE.gamma, CASE.beta, CASE.eps)[:count])
+    np.testing.assert_array_equal(
+        y, in_float64(example().x, example().gamma, example().beta, example().eps)[:count]
+    )
     assert not record.holds
     assert not record.damaged
 
@@ -62,7 +69,7 @@ def test_a_sign_of_zero_is_a_difference() -> None:
 
 def test_another_shape_is_a_failure() -> None:
     subject = tv.Subject(lambda x, *_: x[:4])
-    record = InProcess(subject).run(CASE, Call(TILED, 0, 7))
+    record = InProcess(subject).run(example(), Call(TILED, 0, 7))
     assert record.failure == "y is shape (4, 8); it should have the shape (7, 8)"
 
 
@@ -70,7 +77,7 @@ def test_types_that_are_not_judged_are_compared() -> None:
     subject = tv.Subject(
         lambda x, *_: (x + np.arange(len(x))[:, np.newaxis]).astype(np.longdouble)
     )
-    assert InProcess(subject).run(CASE, Call(TILED, 0, 7)).holds["y"] == ("5",)
+    assert InProcess(subject).run(example(), Call(TILED, 0, 7)).holds["y"] == ("5",)
 
 
 @pytest.mark.parametrize("name", ["x", "gamma"])
@@ -79,7 +86,7 @@ def test_damage_to_any_copy_is_seen(name: str) -> None:
         (x if name == "x" else gamma)[-1] = 7
         return x.copy()
 
-    assert InProcess(tv.Subject(forward)).run(CASE, Call(TILED, 0, 13)).damaged == (name,)
+    assert InProcess(tv.Subject(forward)).run(example(), Call(TILED, 0, 13)).damaged == (name,)
 
 
 def test_the_first_of_many_calls_that_differs_is_recorded() -> None:
