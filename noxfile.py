@@ -68,6 +68,8 @@ HAS_DEVICE = (
 )
 # With the oldest NumPy and without the C core.
 PURE_TESTS = ("tests/fast", "src/truenorm/api", "src/truenorm/partials", "docs/use", "README.md")
+# The gate runs these with the newest NumPy alone, the nightly with the oldest too.
+NIGHTLY_IF_PURE = ("--ignore=tests/fast/cli", "--ignore=tests/fast/gradient_check")
 GPU_TESTS = ("tests/needs_gpu", "tests/full/test_doctor.py")
 # Not copied to the folder of an installation without the core: what was built, and the rules of
 # the repository, which the gate checks once.
@@ -172,7 +174,7 @@ def tests(session: nox.Session, numpy: str) -> None:
         chosen: tuple[str, ...] = ()
     else:
         install_pure(session, "tests", OLDEST_NUMPY)
-        chosen = PURE_TESTS
+        chosen = (*PURE_TESTS, *NIGHTLY_IF_PURE)
     session.run("pytest", *PARALLEL, "--durations=25", *chosen, *session.posargs)
 
 
@@ -192,6 +194,13 @@ def slow(session: nox.Session, numpy: str) -> None:
         install_pure(session, "tests", OLDEST_NUMPY)
         chosen = (*PURE_TESTS, "tests/full/promise", "tests/full/gradient_check")
     session.run("pytest", *WITH_SLOW, *PARALLEL, *chosen, *session.posargs)
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Plant faults in the sources, one at a time: the fast tests must find five of six."""
+    install(session, "tests", "-e", ".")
+    session.run("python", "-m", "benchmarks.faults", *session.posargs, env=CACHE)
 
 
 @nox.session

@@ -121,6 +121,8 @@ def first_failure(folder: Path, tests: Sequence[str]) -> str:
     failed = re.search(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - |$)", done.stdout, re.MULTILINE)
     if done.returncode == 0:
         return ""
+    if done.returncode < 0:
+        return f"signal {-done.returncode}"
     if failed is None:
         raise RuntimeError(f"no test ran:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return failed[1]
@@ -160,7 +162,10 @@ def plant_all(selected: Sequence[Fault], tests: Sequence[str], jobs: int) -> Ite
 
         for each in selected:  # a fault that does not fit is an error at once
             each.replaced((ROOT / each.file).read_text(encoding="utf-8"))
-        yield from pool.map(planted, selected)
+        try:
+            yield from pool.map(planted, selected)
+        finally:  # after an error in one fault, no other is planted
+            pool.shutdown(cancel_futures=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,11 +16,11 @@ from shared.promise.cached_cases import (
     INPUTS,
     CachedCase,
     cached_cases,
-    digest,
     expected_digest,
     some_cached_cases,
 )
-from shared.promise.checking import BACKENDS, ball_results, check, on_each_set, passes_for
+from shared.promise.checking import ball_results, check
+from shared.promise.digests import assert_digest
 from shared.promise.families import DTYPES, Case
 from shared.promise.hard_cases import (
     OUTPUTS,
@@ -46,18 +46,6 @@ each_output = pytest.mark.parametrize("output", OUTPUTS)
 needs_longdouble = pytest.mark.skipif(
     np.finfo(np.longdouble).nmant != 63, reason="cases are made with a longdouble of 64 bits"
 )
-
-
-def assert_digest(case: Case, output: str, expected: str) -> None:
-    """Compare every backend with the cached hash; on failure, report the wrong elements."""
-    columns = ... if case.columns is None else (..., list(case.columns))
-    for backend in BACKENDS:
-        for results in on_each_set(backend, passes_for, [output], case, backend).values():
-            result = results[OUTPUTS.index(output)]
-            assert result is not None
-            if digest(result[columns]) != expected:
-                _, wrong = check(case, [output], [backend])
-                raise AssertionError(wrong or f"{case}: the cached hash is wrong")
 
 
 def assert_right(hard: Iterable[Case], output: str) -> int:
