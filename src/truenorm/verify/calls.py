@@ -35,7 +35,11 @@ def no_others(_: Case) -> list[Case]:
 
 def other_rows(case: Case) -> list[Case]:
     """Return other rows of the same shape, whose results have different bits."""
-    rows = {name: (rows[::-1] * rows.dtype.type(-2)).copy() for name, rows in case.rows.items()}
+    indices = case.operation.indices
+    rows = {
+        name: (rows[::-1] * rows.dtype.type(1 if name in indices else -2)).copy()
+        for name, rows in case.rows.items()
+    }
     return [case.with_inputs(**rows)]
 
 

@@ -324,6 +324,13 @@ class Operation(ABC):
         Whether a subject expects other shapes than the judge: see `give` and `take`.
     expected_type : type, optional
         The class of the answers, if it is not `truenorm.verify.oracle.Expected`.
+    columns, indices : frozenset of str
+        Inputs and results with one number for each row, and those of them that are integers below
+        the number of columns.
+    ranges : mapping of str to tuple
+        By input: the least and the largest number of its cases.
+    multiple : int
+        The number of columns is a multiple of it.
     """
 
     name: str
@@ -346,6 +353,10 @@ class Operation(ABC):
     rounded_once: frozenset[str] = frozenset()
     reshapes: bool = False
     expected_type: Any = None
+    columns: frozenset[str] = frozenset()
+    indices: frozenset[str] = frozenset()
+    ranges: Mapping[str, tuple[float, float]] = {}
+    multiple: int = 1
 
     @abstractmethod
     def cases(self, dtype: str, level: str, seed: int = 0) -> "Iterable[Case]":
@@ -495,7 +506,7 @@ class Case:
     @property
     def shape(self) -> tuple[int, int]:
         """The number of rows, and D."""
-        rows, size = self.rows[self.operation.inputs[0].name].shape
+        rows, size = self.first.shape
         return rows, size
 
     @property
@@ -520,7 +531,12 @@ class Case:
     @property
     def given_shape(self) -> tuple[int, ...]:
         """The shape in which the subject gets x."""
-        return self.in_layout(self.x).shape
+        return self.in_layout(self.first).shape
+
+    @property
+    def first(self) -> Array:
+        """The rows of the first input."""
+        return self.rows[self.operation.inputs[0].name]
 
     def with_inputs(self, **inputs: Array | None) -> "Case":
         """Return the case with some inputs replaced."""
@@ -616,7 +632,11 @@ def padded(case: Case, numbers: Sequence[float]) -> Case:
     more = {
         name: np.concatenate([rows, np.tile(below, rows.shape[1]).astype(rows.dtype)])
         for name, rows in case.rows.items()
+        if name not in case.operation.indices
     }
+    for name in case.operation.indices:
+        index = case.rows[name]
+        more[name] = np.concatenate([index, np.zeros((len(below), 1), index.dtype)])
     return replace(case.with_inputs(**more), repeats=1)
 
 
@@ -637,10 +657,17 @@ def other_cases(case: Case) -> list[Case]:
         for name, array in case.inputs.items()
         if array is not None and name not in settings
     }
+    operation = case.operation
     with np.errstate(all="ignore"):
-        same = {name: array[::-1] * array.dtype.type(-2) for name, array in arrays.items()}
+        same = {
+            name: array[::-1] * array.dtype.type(1 if name in operation.indices else -2)
+            for name, array in arrays.items()
+        }
+        more = operation.multiple
         wider = {
-            name: np.concatenate([array, array[..., :1] + array.dtype.type(1)], axis=-1)
+            name: array
+            if name in operation.columns
+            else np.concatenate([array, array[..., :more] + array.dtype.type(1)], axis=-1)
             for name, array in same.items()
         }
     wider |= {name: np.tile(wider[name], (2, 1)) for name in case.rows}

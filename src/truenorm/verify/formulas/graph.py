@@ -289,6 +289,8 @@ def derive(
         if node not in shares or not node.args:
             continue
         gradient = _added(shares[node], node.axes)
+        if node.name and node not in outputs:
+            step(f"the gradient of {node.name}", gradient)
         for arg, share in zip(node.args, GRADIENTS[node.op](gradient, node), strict=True):
             if arg in depends:
                 shares.setdefault(arg, []).append(share)

@@ -235,7 +235,7 @@ def _square_size(symptom: Symptom) -> str:
     case = symptom.case
     format_ = FORMATS[computed_in(case)]
     row = symptom.at[:1] if case.operation.is_rows(symptom.output) else ()
-    sizes = np.abs(case.x.astype(np.float64)[row])
+    sizes = np.abs(case.first.astype(np.float64)[row])
     largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
     if not largest:
         return ""

@@ -34,7 +34,9 @@ def _is_in_domain(case: Case, domain: Domain) -> bool:
 def largest_element(case: Case) -> float:
     """Return the largest finite |x| of a case, in any of its data."""
     sizes = [
-        np.abs(case.rows[name].astype(np.float64)) for name in case.operation.inputs_of("data")
+        np.abs(case.rows[name].astype(np.float64))
+        for name in case.operation.inputs_of("data")
+        if name not in case.operation.indices
     ]
     return max(float(each[np.isfinite(each)].max(initial=0.0)) for each in sizes)
 

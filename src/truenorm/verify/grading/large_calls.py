@@ -37,7 +37,7 @@ def planned_calls(case: Case) -> list[PlannedCall]:
         sample = Call(LARGE, 0, rows // SAMPLE_RATIO)
         planned += [PlannedCall(sample, ratio=SAMPLE_RATIO)] * SAMPLES
         planned.append(PlannedCall(Call(LARGE, 0, rows), when="fast"))
-        if forward_rows * case.x[0].nbytes <= LARGEST_BYTES:
+        if forward_rows * case.first[0].nbytes <= LARGEST_BYTES:
             planned.append(PlannedCall(Call(LARGE_FORWARD, 0, forward_rows), when="fast"))
     return planned
 
@@ -59,7 +59,7 @@ def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
         if seconds <= patience:
             yield from _worst_rows(case, runner.run(case, Call(LARGE, 0, rows)))
             rows = large_call_rows(case, LARGE_FORWARD)
-            small = rows * case.x[0].nbytes <= LARGEST_BYTES
+            small = rows * case.first[0].nbytes <= LARGEST_BYTES
             if runner.subject.command is None and small:
                 yield from _worst_rows(case, runner.run(case, Call(LARGE_FORWARD, 0, rows)))
             return

@@ -119,7 +119,7 @@ def _evidence(
     """
     evidence: dict[tuple[str, str], list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
     for one in measured:
-        if one.case.x.size > MOST_ELEMENTS:
+        if one.case.first.size > MOST_ELEMENTS:
             continue
         if bits := bits_of(one.case, one.output, one.record.results):
             evidence.setdefault(one.type_and_output, []).append((one, bits))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.inputs.patterns import Pattern, filled, number
-from truenorm.verify.operation import MODEL_INPUT, Case, Operation
-from truenorm.verify.types import FORMATS
+from truenorm.verify.operation import MODEL_INPUT, Case, Input, Operation
+from truenorm.verify.types import FORMATS, Array, dtype_of
 
 
 def to_float32(value: float) -> float:
@@ -32,6 +32,20 @@ PLAIN: Mapping[str, Pattern] = {"gamma": "random", "beta": "normal", "dy": PLAIN
 """The default patterns of inputs beside x; an operation uses the patterns of its inputs."""
 
 
+BY_ROLE: Mapping[str, Pattern] = {"data": "normal", "parameter": "random", "gradient": PLAIN_DY}
+"""The patterns of inputs of other names, by their roles."""
+
+
+def _column(each: Input, pattern: Pattern, dtype: str, rows: int, seed: str) -> Array:
+    """Return one number for each row, without numbers that are put at places of wider rows."""
+    if not isinstance(pattern, str):
+        put = [spot for spot in pattern.get("put", ()) if spot[1] == 0]
+        pattern = {**pattern, "put": put}
+    if pattern in ("proportional", "one-hot"):
+        pattern = BY_ROLE[each.role]
+    return filled(pattern, dtype, (rows, 1), seed)
+
+
 @dataclass(frozen=True)
 class Family:
     """Cases with the same patterns of x and of other inputs."""
@@ -46,16 +60,24 @@ class Family:
 
     def case(self, operation: Operation, dtype: str, rows: int, size: int, seed: int = 0) -> Case:
         """Return the case of a shape; `rows` is the number before repetition."""
+        size += -size % operation.multiple
         name = f"{dtype}-{self.slug}-{rows * self.repeats}x{size}" + (f"-{seed}" if seed else "")
-        x = filled(self.x, dtype, (rows, size), f"{name} x")
+        first = operation.inputs[0].name
+        x = filled(self.x, dtype, (rows, size), f"{name} {first}")
         patterns = {**PLAIN, **self.others}
-        inputs = {"x": x}
-        for each in operation.inputs:
-            if each.name != "x":
-                shape = (size,) if each.role == "parameter" else (rows, size)
-                inputs[each.name] = filled(
-                    patterns[each.name], dtype, shape, f"{name} {each.name}", x=x
-                )
+        inputs = {first: x}
+        for each in operation.inputs[1:]:
+            pattern, seeds = patterns.get(each.name, BY_ROLE[each.role]), f"{name} {each.name}"
+            shape = (size,) if each.role == "parameter" else (rows, size)
+            if each.name in operation.columns:
+                inputs[each.name] = _column(each, pattern, dtype, rows, seeds)
+            else:
+                inputs[each.name] = filled(pattern, dtype, shape, seeds, x=x)
+        for index in operation.indices:
+            places = np.random.default_rng(zlib.crc32(f"{name} {index}".encode()))
+            inputs[index] = places.integers(size, size=(rows, 1))
+        for limited, (low, high) in operation.ranges.items():
+            inputs[limited] = np.clip(inputs[limited], low, high).astype(dtype_of(dtype))
         case = Case(
             operation,
             name,

@@ -1,0 +1,168 @@
+"""Operations of formulas: names, roles, refusals, and a softmax that is judged."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+import truenorm.verify.formulas as f
+from shared.verify.formulas import SOFTMAX_BUGS, softmax, softmax_backward, softmax_forward
+from truenorm.verify.calls import other_rows
+from truenorm.verify.formulas.operation import FormulaOperation
+from truenorm.verify.operation import other_cases, padded
+from truenorm.verify.oracle import expected
+
+SOFTMAX = tv.formula(softmax)
+
+
+def scaled(x: Any, scale: Any, row: Any, label: Any, mask: Any, eps: Any) -> Any:
+    top = f.take(x, label)
+    y = f.where(mask > 0.0, x * scale, row) + eps
+    return y, top
+
+
+SCALED = tv.formula(
+    scaled,
+    parameters=["scale"],
+    columns=["row"],
+    indices=["label"],
+    constants=["mask"],
+    ranges={"mask": (0.0, 1.0)},
+    multiple=2,
+)
+
+
+def test_roles() -> None:
+    roles = {each.name: each.role for each in SCALED.inputs}
+    assert roles == {
+        **dict.fromkeys(("x", "row", "label", "mask"), "data"),
+        "scale": "parameter",
+        "dy": "gradient",
+        "dtop": "gradient",
+    }
+    assert [each.name for each in SCALED.outputs] == ["y", "top", "dx", "dscale", "drow"]
+    assert SCALED.columns == {"row", "label", "top", "dtop", "drow"}
+    assert SCALED.takes_eps
+
+
+def test_cases_follow_roles() -> None:
+    for case in tv.cases("float32", operation=SCALED):
+        rows, size = case.shape
+        assert size % 2 == 0
+        assert case.row.shape == case.label.shape == case.dtop.shape == (rows, 1)
+        assert case.scale.shape == (size,)
+        assert case.label.dtype == np.int64
+        assert (case.label >= 0).all()
+        assert (case.label < size).all()
+        assert (case.mask >= 0).all()
+        assert (case.mask <= 1).all()
+    case = tv.case("float32-normal-4x18", operation=SCALED)
+    for other in (*other_cases(case), *other_rows(case), padded(case, [np.nan, 0.0])):
+        assert other.shape[1] % 2 == 0
+        assert (other.label >= 0).all()
+        assert (other.label < other.shape[1]).all()
+        assert other.row.shape[1] == 1
+
+
+def test_a_kernel_of_all_roles() -> None:
+    """It gets one number for each row as an array of one axis."""
+
+    def forward(x: Any, scale: Any, row: Any, label: Any, mask: Any, eps: float) -> Any:
+        assert row.shape == label.shape == x.shape[:-1]
+        y = np.where(mask > 0, x * scale, row[:, None]) + x.dtype.type(eps)
+        top = np.take_along_axis(x, label[:, None], 1)[:, 0]
+        return y, top, (x, scale, label, mask)
+
+    def backward(dy: Any, dtop: Any, saved: Any) -> Any:
+        x, scale, label, mask = saved
+        dx = np.where(mask > 0, dy * scale, 0)
+        np.put_along_axis(
+            dx, label[:, None], np.take_along_axis(dx, label[:, None], 1) + dtop[:, None], 1
+        )
+        terms = np.where(mask > 0, dy * x, 0)
+        return dx, terms.sum(0), np.where(mask > 0, 0, dy).sum(1)
+
+    subject = tv.Subject(forward, backward, operation=SCALED)
+    for name in ("float32-normal-4x18", "float32-batch-300x68", "float32-normal-2x1024"):
+        tv.check(subject, tv.case(name, operation=SCALED))
+
+
+def test_steps_have_the_names_of_variables() -> None:
+    texts = {str(each) for each in f_steps(SOFTMAX, "y")}
+    assert {"x", "top", "x - top", "e", "s", "y"} == texts
+
+
+def f_steps(operation: FormulaOperation, output: str) -> list[Any]:
+    from truenorm.verify.formulas.graph import needed
+
+    return needed(operation.graph[output])
+
+
+def test_the_largest_element_has_no_gradient_in_a_softmax() -> None:
+    """It has one where results depend on it."""
+    assert not any(each.op == "compare" for each in f_steps(SOFTMAX, "dx"))
+    other = tv.formula(lambda x: x / f.largest(abs(x)), name="largest")
+    assert any(each.op == "compare" for each in f_steps(other, "dx"))
+
+
+def test_the_gradient_of_a_softmax_is_exact() -> None:
+    case = tv.case("float64-normal-4x17", operation=SOFTMAX)
+    y, _ = softmax_forward(case.x.astype(np.longdouble))
+    dx = softmax_backward(case.dy.astype(np.longdouble), y)
+    answers = expected(case)
+    assert answers.wide["y"] == pytest.approx(y.astype(float), rel=1e-16)
+    assert answers.wide["dx"] == pytest.approx(dx.astype(float), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (softmax, {"columns": ["z"]}, "must be told of arguments of the formula, x; got"),
+        (lambda x: np.exp(x), {}, "raised TypeError.*it may use numbers"),
+        (lambda x: x if x > 0 else -x, {}, "cannot branch"),
+        (lambda x: [x], {}, "must return one step.*got list"),
+        (lambda gamma, x: gamma * x, {}, "the first argument of <lambda>, gamma, must be rows"),
+        (
+            lambda x, gamma: (x * 1.0, gamma * 2.0)[1],
+            {},
+            "it does not depend on rows",
+        ),
+        (lambda *x: x, {}, "must name its arguments"),
+        (lambda: 1.0, {}, "which has none"),
+    ],
+)
+def test_a_formula_that_cannot_be_judged_is_refused(
+    function: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        tv.formula(function, **options)
+
+
+def test_a_formula_must_be_a_function() -> None:
+    with pytest.raises(TypeError, match="a formula must be a function, got 'softmax'"):
+        tv.formula("softmax")
+
+
+def test_a_formula_that_overflows_is_refused() -> None:
+    operation = tv.formula(lambda x: f.log(f.total(f.exp(x))), name="naive")
+    case = tv.case("float32-large-values-4x67", operation=operation)
+    with pytest.raises(ValueError, match="overflows in float64 for float32-large-values-4x67"):
+        expected(case).allowed("y")
+
+
+def test_an_honest_softmax_passes() -> None:
+    subject = tv.Subject(softmax_forward, softmax_backward, operation=SOFTMAX)
+    report = tv.verify(subject)
+    assert report.passed, report.findings
+    assert [each.grade for each in report.grades] == ["stable", "stable"]
+
+
+@pytest.mark.parametrize("name", SOFTMAX_BUGS)
+def test_planted_bugs_are_caught(name: str) -> None:
+    bug = SOFTMAX_BUGS[name]
+    report = tv.verify(tv.Subject(bug.forward, bug.backward, operation=SOFTMAX))
+    causes = [each.cause for each in report.findings if each.cause]
+    assert report.findings
+    assert all(bug.cause and bug.cause in each for each in causes)
+    assert bool(causes) == bool(bug.cause)
