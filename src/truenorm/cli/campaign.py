@@ -7,6 +7,7 @@ import typer
 from truenorm.cli.common import JsonOption, LevelName, progress_bar, stop_on
 from truenorm.cli.judging import (
     BatchOption,
+    FormulaOption,
     JobsOption,
     KappaOption,
     LargestOption,
@@ -36,6 +37,7 @@ def campaign_command(
         int, typer.Option(metavar="S", min=1, help="Random seed of the first cases.")
     ] = 1,
     operation: OperationOfSubject = None,
+    formula: FormulaOption = None,
     largest: LargestOption = None,
     kappa: KappaOption = None,
     strict: StrictOption = False,
@@ -68,7 +70,7 @@ def campaign_command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     overrides = subject_options(
-        start_seconds, operation=operation, largest=largest, kappa=kappa, dtypes=dtype
+        start_seconds, formula, operation=operation, largest=largest, kappa=kappa, dtypes=dtype
     )
     with (
         stop_on(CannotRunError, ValueError),

@@ -6,6 +6,7 @@ from truenorm.cli.common import JsonOption, argument, progress_bar, stop_on
 from truenorm.cli.judging import (
     TARGET,
     DataOption,
+    FormulaOption,
     KappaOption,
     LargestOption,
     LevelOption,
@@ -26,6 +27,7 @@ def compare_command(
     first: Annotated[str, argument("FIRST", TARGET)],
     second: Annotated[str, argument("SECOND", "The kernel that should have the same bits.")],
     operation: OperationOfSubject = None,
+    formula: FormulaOption = None,
     largest: LargestOption = None,
     kappa: KappaOption = None,
     shape: ShapesOption = None,
@@ -56,6 +58,7 @@ def compare_command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     overrides = subject_options(
         start_seconds,
+        formula,
         operation=operation,
         largest=largest,
         kappa=kappa,

@@ -27,11 +27,12 @@ from truenorm.cli.common import (
 from truenorm.tools.command_line import stop
 from truenorm.tools.progress import Progress
 from truenorm.tools.text import counted
+from truenorm.tools.user_files import split_target
 from truenorm.verify.baseline import update_baseline as write_baseline
 from truenorm.verify.campaigns import Campaign
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import as_operation
 from truenorm.verify.report import terminal
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.wording import baseline_counts
@@ -53,6 +54,14 @@ OperationOfSubject = Annotated[
         "The operation it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm. "
         "Options: gain=zero-centred, beta=true, parameters=TYPE, result=TYPE, sum=unrounded.",
         show_default="the subject's own, or layer_norm",
+    ),
+]
+FormulaOption = Annotated[
+    str | None,
+    option(
+        "FILE.py:NAME",
+        "The formula it computes, instead of --operation: a function, or a result of "
+        "truenorm.verify.formula. The file is executed.",
     ),
 ]
 ShapesOption = Annotated[
@@ -174,15 +183,24 @@ GithubOption = Annotated[
 ]
 
 
-def subject_options(start_seconds: float, **options: Unpack[SubjectOptions]) -> SubjectOptions:
+def subject_options(
+    start_seconds: float, formula: str | None = None, **options: Unpack[SubjectOptions]
+) -> SubjectOptions:
     """Check the options of every command with a subject, and return those that change it."""
     check_positive("--start-seconds", start_seconds)
+    if formula is not None:
+        if options.get("operation") is not None:
+            stop("give --formula or --operation, not both")
+        file, name = split_target(formula, "formula")
+        if file.suffix != ".py":
+            stop(f"--formula must be FILE.py:NAME, got {formula!r}")
+        options["operation"] = f"{file.resolve()}:{name}"
     operation = options.get("operation")
     if operation == "":
         stop("--operation must be a name such as rms_norm, got ''; leave it out for the default")
     if operation and not operation.startswith(","):  # else it changes that of the subject
         with stop_on(ValueError):
-            parse_operation(operation)
+            as_operation(operation)
     return options
 
 

@@ -7,6 +7,7 @@ from truenorm.cli.judging import (
     BaselineOption,
     BatchOption,
     DataOption,
+    FormulaOption,
     GithubOption,
     HtmlOption,
     JobsOption,
@@ -38,6 +39,7 @@ from truenorm.verify.time_limit import SECONDS
 def verify_command(
     target: TargetArgument,
     operation: OperationOfSubject = None,
+    formula: FormulaOption = None,
     recipe: RecipeOption = "",
     largest: LargestOption = None,
     kappa: KappaOption = None,
@@ -90,6 +92,7 @@ def verify_command(
         truenorm verify my_kernel_check.py --level full --html report.html
         truenorm verify my_kernels.py:rms_norm --operation rms_norm
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
+        truenorm verify my_kernels.py:softmax --formula formulas.py:softmax
         truenorm verify my_kernel_check.py --strict
         truenorm verify my_kernel_check.py --shape 4096x5120 --data x.npz
         truenorm verify my_kernel_check.py --baseline known.json
@@ -106,6 +109,7 @@ def verify_command(
     check_positive("--time", time)
     overrides = subject_options(
         start_seconds,
+        formula,
         operation=operation,
         recipe=recipe,
         largest=largest,

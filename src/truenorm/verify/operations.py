@@ -6,6 +6,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from truenorm.tools.user_files import NotThereError, failure_text, run_file, split_target
+from truenorm.verify.formulas.operation import FormulaOperation, formula
 from truenorm.verify.norms.error_patterns import error_patterns_of
 from truenorm.verify.norms.exact import answers_of, predictors_of
 from truenorm.verify.norms.grouped import causes as causes_of_units
@@ -258,9 +260,33 @@ def norm(
     )
 
 
-def as_operation(operation: Operation | str) -> Operation:
-    """Return an operation that may be given as text."""
-    return parse_operation(operation) if isinstance(operation, str) else operation
+def as_operation(operation: Operation | str, default: Operation = LAYER_NORM) -> Operation:
+    """Return an operation that may be given as text: of a norm, or ``file.py:name``."""
+    if not isinstance(operation, str):
+        return operation
+    if split_target(operation, "formula")[0].suffix == ".py":
+        return formula_from(operation)
+    return parse_operation(operation, default)
+
+
+@cache  # the operation of a file is made once
+def formula_from(target: str) -> FormulaOperation:
+    """Return the operation of ``file.py:name``: a result of `formula`, or a formula."""
+    path, name = split_target(target, "formula")
+    try:
+        module = run_file(path)
+    except NotThereError:
+        raise
+    except Exception as error:  # any exception is the file's
+        raise ValueError(f"cannot execute {path}:\n{failure_text(error)}") from error
+    value = getattr(module, name, None)
+    made = [each for each in vars(module).values() if isinstance(each, FormulaOperation)]
+    for each in made:
+        if value in (each, each.function) or (value is None and name == each.name):
+            return each
+    if value is None or not callable(value):
+        raise NotThereError(f"{path.name} has no formula {name!r}")
+    return formula(value)
 
 
 def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Norm:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from truenorm.tools.arguments import require_type
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation, require_support
-from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
+from truenorm.verify.operations import LAYER_NORM, as_operation
 from truenorm.verify.types import FORMATS
 
 
@@ -51,7 +51,8 @@ class Subject:
         Time limit of one call, where a call can be stopped.
     operation : Operation or str
         What it computes: text such as ``"rms_norm"`` or ``"add_rms_norm,parameters=float32"``, or
-        a result of `truenorm.verify.norm`; by default, layer normalization.
+        a result of `truenorm.verify.norm` or `truenorm.verify.formula`, or ``"file.py:name"`` of
+        a formula; by default, layer normalization.
     recipe : str
         Where it claims to round intermediate results to 16 bits, such as ``late``: then the bits
         of another recipe are a finding. The page "Recipes" lists them.
@@ -80,7 +81,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for arguments that are not valid."""
-        norms = "text such as 'rms_norm', or a result of truenorm.verify.norm"
+        norms = "text such as 'rms_norm', or a result of truenorm.verify.norm or formula"
         for name, kind, expected in (
             ("operation", Operation, norms),
             ("forward", Callable | None, "a function"),
@@ -128,7 +129,7 @@ class Subject:
 
     def with_operation(self, operation: str) -> "Subject":
         """Return the subject with another operation, given by its name and options."""
-        return replace(self, operation=parse_operation(operation, self.operation))
+        return replace(self, operation=as_operation(operation, self.operation))
 
     def required_domain(self, *, strict: bool) -> Domain:
         """Return the declared domain, or else that of model input or, if strict, of all rows."""
@@ -202,7 +203,7 @@ class Subject:
         Raise ValueError if the operation is defined only in the file of the subject.
         """
         try:
-            operation = parse_operation(description["operation"])
+            operation = as_operation(description["operation"])
         except ValueError as unknown:
             raise ValueError(
                 f"the operation {description['operation']!r} is defined only in the subject's file"

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.norms.norm import Norm
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.formulas.operation import FormulaOperation
+from truenorm.verify.norms.norm import Norm, require_norm
+from truenorm.verify.operations import as_operation, parse_operation
+from truenorm.verify.running.formula_functions import formula_subject
 from truenorm.verify.running.pytorch import (
     Arguments,
     arguments_of,
@@ -29,6 +31,11 @@ DTYPES = ("float32",)
 """The types of a function on NumPy arrays by default."""
 
 
+def is_formula(operation: str) -> bool:
+    """Return True for the text of an operation that a formula defines."""
+    return isinstance(as_operation(operation), FormulaOperation)
+
+
 def function_subject(
     function: Callable[..., Any], operation: str, name: str, dtypes: Sequence[str] = ()
 ) -> Subject:
@@ -37,7 +44,10 @@ def function_subject(
     It is called with NumPy arrays; if it rejects them, with PyTorch tensors. Its name says which.
     Raise ValueError if it accepts neither.
     """
-    norm = parse_operation(operation)
+    parsed = as_operation(operation)
+    if isinstance(parsed, FormulaOperation):
+        return formula_subject(function, parsed, name, dtypes)
+    norm = require_norm(parsed, "a function")
     claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
     nn = getattr(sys.modules.get("torch"), "nn", None)
     if nn and (isinstance(function, nn.Module) or _is_subclass(function, nn.Module)):

@@ -9,7 +9,7 @@ from typing import Any
 
 from truenorm.tools.arguments import require_type
 from truenorm.tools.user_files import NotThereError, resolved, run_file, split_target
-from truenorm.verify.running.functions import function_subject
+from truenorm.verify.running.functions import function_subject, is_formula
 from truenorm.verify.running.pytorch import is_module
 from truenorm.verify.running.torch_subject import form_of, torch_subject
 from truenorm.verify.subject import Subject, SubjectSpec
@@ -91,7 +91,7 @@ def _load_function(
     if not operation:
         raise NotThereError(
             f"{target} is a function: give --operation rms_norm, or another of layer_norm, "
-            "add_layer_norm, add_rms_norm"
+            "add_layer_norm, add_rms_norm; or --formula"
         )
     try:
         return function_subject(function, operation, target.rpartition(":")[2], dtypes)
@@ -129,6 +129,8 @@ def _load_torch(path: str, operation: str) -> Subject:
             "layer_norm, add_layer_norm, add_rms_norm"
         )
     kernel = _import_path(path)
+    if is_formula(operation):
+        return function_subject(kernel, operation, path)
     return torch_subject(
         kernel,
         operation=operation,
