@@ -24,6 +24,8 @@ class CannotRunError(Exception):
 MESSAGE_LENGTH = 2000
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """The folder of truenorm."""
+MOST_FRAMES = 10
+"""Calls of a traceback that are shown: an autotuner of Triton is seven calls from its kernel."""
 NO_DRIVER = "0 active drivers"
 """In the message of Triton where it finds no GPU."""
 
@@ -43,13 +45,14 @@ def error_message(error: BaseException) -> str:
         return "(it cannot be printed)"
 
 
-def raised_at(error: BaseException) -> str:
-    """Return the line that raised an error; nothing if truenorm's call was refused before."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(PACKAGE):
-            line = f": {frame.line}" if frame.line else ""
-            return f"in line {frame.lineno} of {Path(frame.filename).name}{line}"
-    return ""
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an error inside a kernel, the last calls of a long one.
+
+    Return nothing if the call itself was refused.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [each for each in frames if not each.filename.startswith(PACKAGE)]
+    return "".join(traceback.format_list(inside[-MOST_FRAMES:])).rstrip()
 
 
 def triton_advice(message: str) -> str:

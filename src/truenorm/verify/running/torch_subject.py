@@ -22,7 +22,7 @@ from truenorm.verify.running.pytorch import (
     parameters_of,
     role_of,
 )
-from truenorm.verify.running.records import describe_error, raised_at
+from truenorm.verify.running.records import describe_error, traceback_of
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
 
@@ -250,9 +250,10 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
     by_place, by_name = form.arguments
     arguments = ", ".join([*by_place, *(f"{name}={role}" for name, role in by_name)])
     # An error inside the kernel is no matter of its arguments.
-    advice = raised_at(rejected) or "if its arguments are others, give signature='...'"
+    inside = traceback_of(rejected)
+    advice = f"\n{inside}" if inside else "; if its arguments are others, give signature='...'"
     raise ValueError(
-        f"it cannot be called with {arguments}: {describe_error(rejected)}; {advice}"
+        f"it cannot be called with {arguments}: {describe_error(rejected)}{advice}"
     ) from rejected
 
 

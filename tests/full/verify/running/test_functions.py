@@ -14,7 +14,7 @@ from truenorm.verify.judge import verify_target
 from truenorm.verify.running import records
 from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.loading import load
-from truenorm.verify.running.records import CannotRunError, raised_at, triton_advice
+from truenorm.verify.running.records import CannotRunError, traceback_of, triton_advice
 from truenorm.verify.running.runners import InProcess
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -137,17 +137,26 @@ def test_modules_are_not_called_with_arrays(monkeypatch: pytest.MonkeyPatch) -> 
         function_subject(torch.nn.Module(), "rms_norm", "norm")
 
 
-def test_line_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that is refused has none."""
+def test_traceback_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that is refused has none; that of a deep one shows its last calls."""
     monkeypatch.setattr(records, "PACKAGE", __file__)
     kernel: dict[str, Any] = {}
-    exec(compile("def divide(x):\n    return 1 // x\n", "folder/kernel.py", "exec"), kernel)
+    lines = ["def divide(x):", "    return 1 // x", "def start(x):", "    return divide(x)"]
+    lines += ["def deep(n):", "    return deep(n - 1) if n else divide(0)", ""]
+    exec(compile("\n".join(lines), "folder/kernel.py", "exec"), kernel)
     with pytest.raises(ZeroDivisionError) as inside:
-        kernel["divide"](0)
-    assert raised_at(inside.value) == "in line 2 of kernel.py"
+        kernel["start"](0)
+    frame = '  File "folder/kernel.py", line {}, in {}'
+    shown = [frame.format(4, "start"), frame.format(2, "divide")]
+    assert traceback_of(inside.value).splitlines() == shown
+    with pytest.raises(ZeroDivisionError) as deep:
+        kernel["deep"](50)
+    last = traceback_of(deep.value).splitlines()
+    assert last[-1] == frame.format(2, "divide")
+    assert last[-2] == f"  [Previous line repeated {records.MOST_FRAMES - 1 - 3} more times]"
     with pytest.raises(TypeError) as refused:
         kernel["divide"]()
-    assert raised_at(refused.value) == ""
+    assert traceback_of(refused.value) == ""
 
 
 def test_triton_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
