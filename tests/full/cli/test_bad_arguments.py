@@ -1,6 +1,5 @@
 """Bad arguments of every command: exit code 2, and a short message instead of a traceback."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -58,34 +57,12 @@ nan = np.tanh, backward, [np.array([np.nan])]
 two = np.tanh, backward
 """,
     "text.txt": "hello",
-    "text.npz": "hello",
-    "empty.npz": "",
     "cut.json": "{",
-    "other.json": '{"schema": "truenorm/report-1"}',
-    "entry.json": '{"schema": "truenorm/baseline-1", "findings": [3]}',
     "deep.json": "[" * 100_000,
     "long.json": "9" * 5000,
+    "other.json": '{"schema": "truenorm/report-1"}',
 }
 X = np.ones((2, 4), np.float32)
-ARRAYS: dict[str, dict[str, Any]] = {
-    "x.npz": {"x": X},
-    "no_x.npz": {"z": X},
-    "integers.npz": {"x": np.ones((2, 4), int)},
-    "scalar.npz": {"x": np.float32(3)},
-    "no_rows.npz": {"x": np.ones((0, 4), np.float32)},
-    "gamma.npz": {"x": X, "gamma": np.ones(3, np.float32)},
-    "eps.npz": {"x": X, "eps": [1.0, 2.0]},
-    "negative.npz": {"x": X, "eps": -1.0},
-    "objects.npz": {"x": np.array([None, 3], object)},
-    "two.npz": {"x": X, "input": X},
-}
-TENSORS: dict[str, Any] = {
-    "list": [1, 2],
-    "type": {"x": {"dtype": ["F32"], "shape": [2, 4], "data_offsets": [0, 32]}},
-    "shape": {"x": {"dtype": "F32", "shape": 3, "data_offsets": [0, 32]}},
-    "offsets": {"x": {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 999]}},
-    "axes": {"x": {"dtype": "F32", "shape": [1] * 70, "data_offsets": [0, 4]}},
-}
 
 
 @pytest.fixture(scope="module")
@@ -95,14 +72,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / name).write_text(text, encoding="utf-8")
     (path / "latin.py").write_bytes(b"x = '\xe9'\n")
     (path / "null.py").write_bytes(b"x = '\0'\n")
-    (path / "bytes.json").write_bytes(b"\xff\xfe")
-    for name, arrays in ARRAYS.items():
-        np.savez(path / name, **arrays)
+    np.savez(path / "x.npz", x=X)
     (path / "cut.npz").write_bytes((path / "x.npz").read_bytes()[:100])
-    for name, header in TENSORS.items():
-        encoded = json.dumps(header).encode()
-        data = len(encoded).to_bytes(8, "little") + encoded + bytes(64)
-        (path / f"{name}.safetensors").write_bytes(data)
     for name in ("folder.py", "folder.npz", "full"):
         (path / name).mkdir()
     (path / "full" / "file").touch()
@@ -242,31 +213,13 @@ OPTIONS = [
     ("--data nothing.npz", "cannot read nothing.npz: No such file or directory"),
     ("--data folder.npz", "cannot read folder.npz"),
     ("--data text.txt", "data must end in .npz or .safetensors; got text.txt"),
-    ("--data text.npz", "or it is cut: write it with np.savez"),
-    ("--data empty.npz", "or it is cut: write it with np.savez"),
     ("--data cut.npz", "or it is cut: write it with np.savez"),
-    ("--data no_x.npz", "expected an array x or input or hidden_states; got z"),
-    ("--data integers.npz", "x must be one of float16, bfloat16, float32, float64; got int64"),
-    ("--data scalar.npz", "x must have rows of at least one element"),
-    ("--data no_rows.npz", "x must have rows of at least one element"),
-    ("--data gamma.npz", "gamma must have shape (4,), like x; got (3,)"),
-    ("--data eps.npz", "eps must be finite and at least 0; got [1.0, 2.0]"),
-    ("--data negative.npz", "eps must be finite and at least 0; got -1.0"),
-    ("--data objects.npz", "objects.npz is no .npz file without pickle"),
-    ("--data two.npz", "expected one array for x; got x and input"),
-    ("--data list.safetensors", "list.safetensors is no safetensors file"),
-    ("--data type.safetensors", "x must be one of F16, BF16, F32, F64; got ['F32']"),
-    ("--data shape.safetensors", "the entry of x describes no tensor"),
-    ("--data offsets.safetensors", "the offsets of x are outside the file"),
-    ("--data axes.safetensors", "x must have at most 64 axes; got 70"),
     ("--baseline nothing.json", "there is no baseline nothing.json; write it with"),
     ("--baseline full", "the baseline full cannot be read"),
     ("--baseline cut.json", "the baseline cut.json cannot be read"),
-    ("--baseline other.json", "is not a baseline that this version can read"),
-    ("--baseline entry.json", "findings[0] must be an object"),
     ("--baseline deep.json", "the baseline deep.json cannot be read"),
     ("--baseline long.json", "long.json"),
-    ("--baseline bytes.json", "the baseline bytes.json cannot be read"),
+    ("--baseline other.json", "is not a baseline that this version can read"),
     ("--update-baseline", "--update-baseline needs --baseline FILE"),
     ("--update-baseline --baseline no/a.json", "give --baseline a file in a folder that exists"),
     ("--html full", "give --html a file in a folder that exists"),

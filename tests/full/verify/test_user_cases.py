@@ -390,6 +390,11 @@ def save_safetensors(path: Path, arrays: Mapping[str, Array], metadata: Any = No
     return save_raw(path, header, data)
 
 
+def tensor(**changed: Any) -> dict[str, Any]:
+    """Return a header with one tensor, the rest of which is right."""
+    return {"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | changed}
+
+
 def save_raw(path: Path, header: Any, data: bytes) -> Path:
     encoded = json.dumps(header).encode()
     path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + data)
@@ -503,6 +508,7 @@ def test_what_is_missing_is_filled_in(tmp_path: Path) -> None:
             "expected one array for x; got x and input",
         ),
         ({"x": np.ones((2, 4), int)}, "x must be one of float16, .*; got int64"),
+        ({"x": np.float64(3)}, "x must have rows of at least one element"),
         ({"x": np.ones((0, 4))}, r"x must have rows .* got shape \(0, 4\)"),
         (
             {"x": np.ones((2, 4)), "weight": np.ones(5)},
@@ -538,6 +544,9 @@ def test_unusable_arrays_are_an_error(
     [
         ([1], "its header is no JSON"),
         ({"x": 3}, "the entry of x describes no tensor"),
+        (tensor(shape=3), "the entry of x describes no tensor"),
+        (tensor(dtype=["F32"]), r"x must be one of F16, .*; got \['F32'\]"),
+        (tensor(shape=[1] * 70), "x must have at most 64 axes; got 70"),
         (
             {"x": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]}},
             "x must be one of F16, .*; got I8",
