@@ -159,9 +159,9 @@ def outcomes(rows: Iterable[Row]) -> str:
 
 
 def in_code(message: str) -> str:
-    """Return the end of a message as one line of code in a cell of a table."""
+    """Return the start of a message as one line of code in a cell of a table."""
     line = " ".join(message.replace("`", "'").replace("|", "/").split())
-    return f"`{line[-200:]}`"
+    return f"`{line[:200]}`"
 
 
 def not_tried(tried: Iterable[Tried]) -> str:
