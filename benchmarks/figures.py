@@ -8,8 +8,8 @@ layers
     The layers of the package, from the import contracts in pyproject.toml.
 paths
     The three paths from x to xhat, with the numbers of docs/learn/worked-row.md.
-peers, scoreboard, taylor
-    From results/peers.json, scoreboard.json and gradient_methods.json.
+peers, taylor
+    From results/peers.json and gradient_methods.json.
 recipes
     In how many elements two recipes differ, from the judge's own bits.
 roofline, scale
@@ -428,58 +428,6 @@ def peers() -> None:
     save_as(figure, "peers")
 
 
-FLOOR, TOP = 1e-2, 1e12
-"""Smaller errors, most of them 0, are drawn at the bottom; larger or infinite ones at the top."""
-# Larger markers are drawn first.
-SCORE_STYLES: dict[str, dict[str, Any]] = {
-    "onnx": {"color": "#b0b0b0", "marker": "o", "ms": 11, "mew": 2},
-    "textbook": {"color": ORANGE, "marker": "s", "ms": 8},
-    "onnxruntime": {"color": SKY, "marker": "D", "ms": 7},
-    "torch": {"color": RED, "marker": "^", "ms": 6},
-    "jax": {"color": GREEN, "marker": "v", "ms": 6},
-    "jax-fast": {"color": PINK, "marker": "X", "ms": 6},
-    "thinc": {"color": "#7a5c00", "marker": "P", "ms": 6},
-    "textbook64": {"color": BLUE, "marker": "s", "ms": 9},
-    "truenorm-fast": {"color": "#000000", "marker": "x", "ms": 6},
-    "truenorm": {"color": "#000000", "marker": "o", "ms": 4, "mfc": "#000000"},
-}
-
-
-def scoreboard() -> None:
-    """Draw the errors of y and dx against kappa."""
-    subjects = read_results(RESULTS / "scoreboard.json")["subjects"]
-
-    def power_of_ten(value: float, _: int | None = None) -> str:
-        sign = {FLOOR: r"\leq ", TOP: r"\geq "}.get(value, "")
-        return f"${sign}10^{{{round(math.log10(value))}}}$"
-
-    figure = canvas(5.6, 9)
-    panels = figure.subplots(2, 1, sharex=True)
-    for axes, output in zip(panels, ("y", "dx"), strict=True):
-        for key, own in SCORE_STYLES.items():
-            if points := subjects[key]["against_kappa"].get(output):
-                errors = [min(max(float(error), FLOOR), TOP) for error in points["natural"]]
-                style = {"mfc": "none", "lw": 1, "clip_on": False} | own
-                axes.loglog(points["kappa"], errors, label=subjects[key]["name"], **style)
-        for power, name in ((1, "κ"), (2, "κ²")):
-            ends = [10.0, (1e6, 1e5)[power - 1]]
-            axes.loglog(ends, [4 * end**power for end in ends], "k:", lw=1)
-            end = (ends[1], 4 * ends[1] ** power)
-            axes.annotate(name, end, (4, 2), textcoords="offset points", fontsize=13)
-        axes.set_ylim(FLOOR, TOP)
-        axes.yaxis.set_major_formatter(power_of_ten)
-        axes.set_title(f"error of {output}, in natural units", loc="left", fontsize=13)
-        axes.tick_params(labelsize=12)
-        axes.grid(alpha=0.3)
-    panels[1].set_xlabel("condition number κ = rms(x)/√(var + eps)", fontsize=12)
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(
-        handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=10.5,
-        columnspacing=1, handletextpad=0.5,
-    )  # fmt: skip
-    save_as(figure, "scoreboard")
-
-
 RECIPES = {
     "RMSNorm with 1 + gamma": (
         norm("rms_norm", gain="zero-centred"),
@@ -598,7 +546,7 @@ def scale() -> None:
 DRAWN = {
     each.__name__: each
     for each in (
-        *(cost, fusion, gpu, layers, paths, peers, recipes, roofline, scale, scoreboard),
+        *(cost, fusion, gpu, layers, paths, peers, recipes, roofline, scale),
         *(stability, taylor),
     )
 }

@@ -1,15 +1,15 @@
 """The results of docs/judge/museum.md: the judge's named cases, and the packages that fail them.
 
-The failures are those that ``python -m benchmarks.scoreboard`` wrote.
+The failures are those that ``python -m benchmarks.world`` wrote.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from benchmarks.common import coloured, markdown_table
-from benchmarks.scoreboard import FILES, SHORT
+from benchmarks.world.page import FILES, Row, base_of
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
 from truenorm.verify.audit.replacing import AuditTask
@@ -27,15 +27,14 @@ CASES = tuple(
     each.folder / "cases.toml" for each in (LAYER_NORM, RMS_NORM) if each.folder is not None
 )
 
-Board = Mapping[str, Any]
+Rows = Sequence[Row]
 
 MATRIX = """\
 The type is float32, or the first type of an exhibit that has no float32.
-An output fails if its error is larger than that of a stable algorithm, or if it was not returned.
-A dash means: not judged.
-*float64* and *NumPy* are the textbook form, in float64 and in the type of x.
-thinc always computes with eps = 1e-8; the cases have others.
-Measured on {date}: {level} level, {cpu}, {versions}."""
+A norm fails if an error is larger than that of a stable algorithm, or if a result is missing.
+*Of* is the number of norms that were judged there; the [scoreboard](scoreboard.md) has their
+versions.
+Measured on {date}: quick level, {cpu}."""
 
 REPORTED = """\
 ## Reported failures
@@ -59,7 +58,7 @@ These rows of layer norm, without beta, are cases of RMSNorm as well: {taken}.""
 QUANTIZED = """\
 ## Quantized norms
 
-No package of the scoreboard has these norms.
+The scoreboard has no such norms.
 Instead, a [kernel of the audit](audit.md#the-wrong-kernels) with the same fault is judged in
 bfloat16: the case is the first that shows it."""
 
@@ -131,7 +130,7 @@ def _quantized() -> str:
 GROUPED = """\
 ## Grouped, gated and modulated norms
 
-No package of the scoreboard has these norms either.
+The scoreboard has no such norms either.
 Each case shows a [kernel](grouped.md) with the fault; a test of truenorm judges it."""
 
 
@@ -191,8 +190,12 @@ def _grouped() -> str:
     return markdown_table(["failure", "reported", "operation", "case"], rows, numbers=False)
 
 
-def page(layer_norm: Board, rms_norm: Board) -> str:
+def page(report: Mapping[str, Any]) -> str:
     """Return what passes and fails, then the exhibits."""
+    judged = [row for row in report["rows"] if row["outcome"] == "judged"]
+    layer_norm, rms_norm = (
+        [row for row in judged if base_of(row) == each.name] for each in (LAYER_NORM, RMS_NORM)
+    )
     reported, quiet = _own_entries(LAYER_NORM)
     of_rms_norm = [each for entries in _own_entries(RMS_NORM) for each in entries]
     taken = ", ".join(f"`{each['name']}`" for each in entries(RMS_NORM) if "as_in" in each)
@@ -203,7 +206,7 @@ def page(layer_norm: Board, rms_norm: Board) -> str:
         _matrix(LAYER_NORM, [*reported, *quiet], layer_norm),
         "**RMSNorm**",
         _matrix(RMS_NORM, of_rms_norm, rms_norm),
-        _facts(layer_norm),
+        MATRIX.format(**report["machine"]),
         REPORTED,
         *(_exhibit(LAYER_NORM, entry, layer_norm) for entry in reported),
         "## Cases without a report",
@@ -220,35 +223,33 @@ def page(layer_norm: Board, rms_norm: Board) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _matrix(operation: Operation, exhibits: Iterable[Entry], board: Board) -> str:
-    """Return a row for each exhibit and a column for each subject."""
-    subjects = board["subjects"]
+def _matrix(operation: Operation, exhibits: Iterable[Entry], norms: Rows) -> str:
+    """Return a row for each exhibit: how many norms fail there, of how many, and which."""
     rows = []
     for entry in exhibits:
         if not entry["also"]:  # an extension, which no subject claims
             shown = case(_shown(entry), operation=operation)
-            cells = [_cell(_outcome(shown, each)) for each in subjects.values()]
+            outcomes = {row["name"]: _outcome(shown, row) for row in norms}
+            judged = [each for each in outcomes.values() if each is not None]
+            failing = [name for name, failed in outcomes.items() if failed]
+            count = coloured(str(len(failing)), "fail" if failing else "pass")
             title = f"[{_escape(entry['title'])}](#{_anchor(operation, entry)})"
-            rows.append([title, *cells])
-    return markdown_table(["exhibit", *(SHORT[key] for key in subjects)], rows, numbers=False)
+            rows.append([title, count, str(len(judged)), ", ".join(failing) or "-"])
+    return markdown_table(["exhibit", "fail", "of", "norms that fail"], rows, numbers=False)
 
 
-def _cell(failed: list[str] | None) -> str:
-    return "-" if failed is None else coloured("fail" if failed else "pass")
-
-
-def _outcome(shown: Case, subject: Mapping[str, Any]) -> list[str] | None:
+def _outcome(shown: Case, row: Row) -> list[str] | None:
     """Return the outputs that fail a case, or the verdict that it is about; None if not judged.
 
     That y of a row is accurate does not say that its bits do not depend on the batch.
     """
-    if shown.name not in subject["named"]:
+    if shown.name not in row["named"]:
         return None
     verdict = _verdict_of(shown)
     if verdict:
-        word = subject["verdicts"][verdict]
-        return None if word == "not judged" else [verdict] * (word == "fail")
-    return [output for output, names in subject["failing"].items() if shown.name in names]
+        word = row["verdicts"][verdict]
+        return None if word == "not judged" else [verdict] * (word in ("fail", "warn"))
+    return list(row["named"][shown.name])
 
 
 def _verdict_of(shown: Case) -> str:
@@ -260,17 +261,6 @@ def _verdict_of(shown: Case) -> str:
 
 def _anchor(operation: Operation, entry: Entry) -> str:
     return f"{operation.name.replace('_', '-')}-{entry['name'].replace('.', '-')}"
-
-
-def _facts(board: Board) -> str:
-    """Return machine, date and versions of the scoreboard, each version once."""
-    versions = {k: v for each in board["subjects"].values() for k, v in each["versions"].items()}
-    text = ", ".join(
-        f"{_escape(name)} {version}"
-        for name, version in versions.items()
-        if name not in ("backend", "truenorm")
-    )
-    return MATRIX.format(level=board["level"], versions=text, **board["machine"])
 
 
 def _own_entries(operation: Operation) -> tuple[list[Entry], list[Entry]]:
@@ -297,7 +287,7 @@ def _shown(entry: Entry) -> str:
     return f"{kind}-{entry['name']}"
 
 
-def _exhibit(operation: Operation, entry: Entry, board: Board) -> str:
+def _exhibit(operation: Operation, entry: Entry, norms: Rows) -> str:
     shown = case(_shown(entry), operation=operation)
     lines = [
         f"({_anchor(operation, entry)})=",
@@ -307,7 +297,7 @@ def _exhibit(operation: Operation, entry: Entry, board: Board) -> str:
         *([f"- **Reported:** {_links(entry['sources'])}"] if entry["sources"] else []),
         f"- **Tests:** {_escape(entry['shows'].rstrip('.'))}.",
         f"- **Case:** {_described(shown, entry)}",
-        *([] if entry["also"] else [_failing(shown, board["subjects"])]),
+        *([] if entry["also"] else [_failing(shown, norms)]),
     ]
     return "\n".join(lines)
 
@@ -326,12 +316,12 @@ def _described(shown: Case, entry: Entry) -> str:
     return text + (f"; needs {needs}" if needs else "")
 
 
-def _failing(shown: Case, subjects: Mapping[str, Any]) -> str:
-    """Return the subjects that fail a case, those with the same outputs together."""
+def _failing(shown: Case, norms: Rows) -> str:
+    """Return the norms that fail a case, those with the same outputs together."""
     groups: dict[str, list[str]] = {}
-    for key, subject in subjects.items():
-        if failed := _outcome(shown, subject):
-            groups.setdefault(", ".join(failed), []).append(SHORT[key])
+    for row in norms:
+        if failed := _outcome(shown, row):
+            groups.setdefault(", ".join(failed), []).append(row["name"])
     verdict = _verdict_of(shown)
     if verdict:
         names = ", ".join(groups.get(verdict, ["none"]))

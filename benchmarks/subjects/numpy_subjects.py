@@ -1,4 +1,4 @@
-"""The textbook forms in NumPy, in the type of x and in float64; and Hugging Face's RMSNorm."""
+"""The textbook form in NumPy, in the type of x and in float64."""
 
 from typing import Any
 
@@ -35,52 +35,6 @@ def wide_backward(dy: Array, saved: Any) -> tuple[Array, ...]:
     return tuple(each.astype(dtype) for each in textbook.backward(dy.astype(np.float64), wide))
 
 
-def rms_norm_wide_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
-    """Run RMSNorm in float64, and cast."""
-    return in_float64(textbook.rms_norm_forward, x, gamma, eps)
-
-
-def rms_norm_wide_backward(dy: Array, saved: Any) -> tuple[Array, ...]:
-    """Run backward of RMSNorm in float64, and cast."""
-    dtype, wide = saved
-    gradients = textbook.rms_norm_backward(dy.astype(np.float64), wide)
-    return tuple(each.astype(dtype) for each in gradients)
-
-
-def hugging_face_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
-    """Normalize in float32, round xhat to the type of x, and multiply in that type.
-
-    float64 is computed in float32, too.
-    """
-    rows = x.astype(np.float32)
-    r = 1 / np.sqrt((rows * rows).mean(axis=-1, keepdims=True) + np.float32(eps))
-    xhat = rows * r
-    return gamma * xhat.astype(x.dtype), (xhat, r, gamma)
-
-
-def hugging_face_backward(dy: Array, saved: Any) -> tuple[Array, Array]:
-    """Differentiate by hand, in float32."""
-    xhat, r, gamma = saved
-    wide = dy.astype(np.float32)
-    g = gamma.astype(np.float32) * wide
-    dx = r * (g - xhat * (g * xhat).mean(axis=-1, keepdims=True))
-    return dx.astype(dy.dtype), (wide * xhat).sum(axis=0).astype(gamma.dtype)
-
-
 CAST = "textbook in float64, then cast"
 textbook_form = tv.Subject(forward, textbook.backward, name="textbook NumPy", dtypes=ALL)
 wide = tv.Subject(wide_forward, wide_backward, name=CAST, dtypes=ALL[:3])
-rms_norm_wide = tv.Subject(
-    rms_norm_wide_forward,
-    rms_norm_wide_backward,
-    name=CAST,
-    dtypes=ALL[:3],
-    operation=tv.RMS_NORM,
-)
-hugging_face = tv.Subject(
-    hugging_face_forward,
-    hugging_face_backward,
-    name="Hugging Face's formula in NumPy",
-    dtypes=ALL,
-    operation=tv.RMS_NORM,
-)

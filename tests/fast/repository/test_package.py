@@ -29,7 +29,7 @@ BUILD_FILES = (
 IN_SDIST = (
     "CHANGELOG.md",
     "CITATION.cff",
-    "benchmarks/results/scoreboard.json",  # a page shows it
+    "benchmarks/results/world.json",  # a page shows it
     "docs/conf.py",
     "docs/figures/layers.svg",
     "examples/package/.github/workflows/norms.yml",

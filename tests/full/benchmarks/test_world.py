@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.common import RESULTS, fill, read_results
 from benchmarks.environments import BASE, Peer
-from benchmarks.world import page, reproduce
+from benchmarks.world import front, page, reproduce
 from benchmarks.world.__main__ import chosen_norms
 from benchmarks.world.judged import differences, rows
 from benchmarks.world.listed import FOLDER, Finding, read_findings, read_list
@@ -150,3 +151,35 @@ def test_rows_have_their_mean() -> None:
     x = rows(64, 1000.0)
     assert x.shape == (5, 64)
     assert abs(x.mean() - 1000) < 1
+
+
+def test_readme_matches_results() -> None:
+    """If this fails: `python -m benchmarks.world.front`."""
+    text = front.README.read_text(encoding="utf-8")
+    table = front.front_table(read_results(RESULTS / "peers.json"), read_results(page.FILES[0]))
+    assert fill(text, {"front": table}) == text
+
+
+def test_times_of_the_readme_are_divided_by_those_of_pytorch() -> None:
+    figures = [
+        {
+            "shape": shape,
+            "direction": direction,
+            "contestant": name,
+            "time": 2.0 if name.startswith("truenorm fast") else 4.0,
+        }
+        for shape in front.SHAPES
+        for direction in ("forward", "backward")
+        for name in front.FRONT.values()
+        if (name, direction) != ("textbook NumPy", "backward")
+    ]
+    machine = {"date": "today", "cpu": "one", "cores": "2"}
+    curve = {"float32": {"mean": {"0": 2.0, "10000": 3000.0}}}
+    rows = [measured(name, "stable", errors=curve) for name in front.FRONT]
+    table = front.front_table(
+        {"figures": figures, "machine": machine, "quiet": True}, {"rows": rows, "machine": machine}
+    )
+    half = "0.50/0.50"
+    assert f"| truenorm fast | stable | 3000 | {half} | {half} | {half} |" in table
+    assert "| textbook NumPy | stable | 3000 | 1.00/none |" in table
+    assert "not quiet" not in table
