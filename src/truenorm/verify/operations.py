@@ -8,6 +8,7 @@ from typing import Any
 
 from truenorm.tools.user_files import NotThereError, failure_text, run_file, split_target
 from truenorm.verify.formulas.operation import FormulaOperation, formula
+from truenorm.verify.formulas.shipped import SHIPPED
 from truenorm.verify.norms.error_patterns import error_patterns_of
 from truenorm.verify.norms.exact import answers_of, predictors_of
 from truenorm.verify.norms.grouped import causes as causes_of_units
@@ -264,6 +265,8 @@ def as_operation(operation: Operation | str, default: Operation = LAYER_NORM) ->
     """Return an operation that may be given as text: of a norm, or ``file.py:name``."""
     if not isinstance(operation, str):
         return operation
+    if operation in SHIPPED:
+        return SHIPPED[operation]
     if split_target(operation, "formula")[0].suffix == ".py":
         return formula_from(operation)
     return parse_operation(operation, default)

@@ -316,6 +316,14 @@ def _spread(gradient: Node, node: Node) -> list[Node]:
     return [Node("spread", (gradient, like), like.axes, settings)]
 
 
+def _of_product(gradient: Node, node: Node) -> list[Node]:
+    """Return the gradients of factors; that of a square is one term."""
+    one, other = node.args
+    if one is other:
+        return [2.0 * (gradient * one), constant(0.0)]
+    return [gradient * other, gradient * one]
+
+
 def _of_largest(gradient: Node, node: Node) -> list[Node]:
     """Return the gradient of a largest element: elements that are equally large share it."""
     x, is_largest = node.args[0], compare("equal", node.args[0], node)
@@ -340,7 +348,7 @@ Gradients = Callable[[Node, Node], Sequence[Node]]
 GRADIENTS: dict[str, Gradients] = {
     "add": lambda g, _: [g, g],
     "sub": lambda g, _: [g, -1.0 * g],
-    "mul": lambda g, node: [g * node.args[1], g * node.args[0]],
+    "mul": _of_product,
     "div": lambda g, node: [g / node.args[1], -1.0 * (g * (node / node.args[1]))],
     "power": lambda g, node: [g * (node.settings[0] * node.args[0] ** (node.settings[0] - 1))],
     "sum": _spread,

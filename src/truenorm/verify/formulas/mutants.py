@@ -190,7 +190,7 @@ def _terms(of: Formula) -> Mutants:
 def _factors(of: Formula) -> Mutants:
     """Yield factors that are left out, or applied twice."""
     for node in of.steps:
-        if node.op == "mul" and node.args[0] is not node.args[1]:
+        if node.op in ("mul", "div") and node.args[0] is not node.args[1]:
             for place, factor in enumerate(node.args):
                 out = with_argument(place, lambda _, value: np.ones_like(value))
                 yield f"{factor!r} is left out of {node!r}", {node: out}
@@ -283,6 +283,80 @@ def _added_to_sum(w: Node, run: Run, _: Node, args: list[Any]) -> Any:
     return args[0] + args[1] / count_along(run.right(w.args[0]).shape, *w.settings)
 
 
+def _functions(of: Formula) -> Mutants:
+    """Yield other functions, selections and places, and a largest element that is not subtracted.
+
+    Without it, exp overflows.
+    """
+    for node in of.steps:
+        for words, values in OTHER_FUNCTIONS.get(node.op, {}).items():
+            yield words.format(node), {node: partial(_of_argument, values)}
+        if node.op == "exp" and node.args[0].op == "sub" and node.args[0].args[1].op == "largest":
+            x, top = node.args[0].args
+            yield f"{top!r} is not subtracted: exp overflows", {node: partial(_not_shifted, x)}
+        if node.op == "select":
+            condition, *branches = node.args
+            yield f"{condition!r} is reversed", {node: _reversed}
+            for place, branch in enumerate(branches, 1):
+                yield f"{branch!r} is taken everywhere", {node: partial(_argument, place)}
+        if node.op == "take":
+            for words, by in (("after", 1), ("before", -1)):
+                yield f"{node!r} is the element {words} it", {node: partial(_taken_beside, by)}
+        if node.op == "rotate_half":
+            yield f"the sign of {node!r} is wrong", {node: times(-1)}
+            yield f"{node!r} rotates neighbours, not halves", {node: _neighbours_rotated}
+            yield f"{node!r} has no minus sign", {node: _halves_swapped}
+
+
+TWO_OVER_PI = 2 / np.pi
+OTHER_FUNCTIONS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "exp": {"{!r} has the base 2": np.exp2},
+    "log": {"{!r} has the base 2": np.log2, "{!r} is log(1 + x)": np.log1p},
+    "tanh": {"{!r} is a sigmoid": lambda x: 1 / (1 + np.exp(-x))},
+    "sigmoid": {"{!r} is a tanh": np.tanh},
+    "erf": {
+        "{!r} is approximated by tanh": lambda x: np.tanh(
+            np.sqrt(2 * TWO_OVER_PI) * (x + 2 * 0.044715 * x**3)
+        ),
+        "{!r} is approximated by a sigmoid": lambda x: np.tanh(0.851 * np.sqrt(2) * x),
+    },
+    "abs": {"the magnitude is not taken in {!r}": lambda x: x},
+}
+"""By step: other functions of its argument, with the words for them."""
+
+
+def _of_argument(function: Callable[[Any], Any], _: Run, __: Node, args: list[Any]) -> Any:
+    return function(args[0])
+
+
+def _argument(place: int, _: Run, __: Node, args: list[Any]) -> Any:
+    return np.broadcast_to(args[place], np.broadcast_shapes(*(np.shape(each) for each in args)))
+
+
+def _reversed(_: Run, __: Node, args: list[Any]) -> Any:
+    return np.where(args[0] > 0.5, args[2], args[1])
+
+
+def _halves_swapped(_: Run, __: Node, args: list[Any]) -> Any:
+    return np.roll(args[0], args[0].shape[1] // 2, axis=1)
+
+
+def _not_shifted(x: Node, run: Run, *_: Any) -> Any:
+    limit = LARGEST_EXP if run.kind != "float64" else 8 * LARGEST_EXP
+    values = run.right(x)
+    return np.where(values > limit, np.inf, np.exp(np.minimum(values, limit)))
+
+
+def _taken_beside(by: int, _: Run, node: Node, args: list[Any]) -> Any:
+    values, index = args
+    return Floats.take(values, (index + by) % values.shape[1], *node.settings)
+
+
+def _neighbours_rotated(_: Run, __: Node, args: list[Any]) -> Any:
+    pairs = args[0].reshape(len(args[0]), -1, 2)
+    return np.stack([-pairs[..., 1], pairs[..., 0]], axis=-1).reshape(args[0].shape)
+
+
 def _units(of: Formula) -> Mutants:
     """Yield statistics of other rows, or of other parts of a row."""
     for nodes in of.statistics():
@@ -331,10 +405,11 @@ def _other(node: Node, run: Run, *_: Any) -> Any:
 
 def _roundings(of: Formula) -> Mutants:
     """Yield steps that are rounded to 16 bits."""
-    named = [each for each in of.steps if each.name and each.op != "given"]
+    named = [each for each in of.steps if each.name and each.op not in ("given", "index")]
     alone = [[each] for each in named if each is not of.output]
+    statistics = [[each for each in nodes if each in named] for nodes in of.statistics()]
     for kind in NARROW:
-        for nodes in [*alone, *of.statistics()]:
+        for nodes in [*alone, *filter(None, statistics)]:
             words = f"{_listed(nodes, 'is', 'are')} rounded to {kind}"
             yield words, dict.fromkeys(nodes, partial(_right_rounded, kind))
 
@@ -404,5 +479,16 @@ def _in_type_of_x(run: Run, node: Node, args: list[Any]) -> Any:
 
 
 SOURCES: tuple[Callable[[Formula], Mutants], ...] = (
-    *(_terms, _factors, _means, _roots, _units, _inputs, _roundings, _other_steps, _outputs),
+    *(
+        _terms,
+        _factors,
+        _means,
+        _roots,
+        _functions,
+        _units,
+        _inputs,
+        _roundings,
+        _other_steps,
+        _outputs,
+    ),
 )

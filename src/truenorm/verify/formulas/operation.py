@@ -201,7 +201,11 @@ class FormulaOperation(Operation):
         return arrays | {"eps": np.full((1, 1), case.eps)}
 
     def exact(self, case: Case) -> dict[str, Float64s]:
-        """Return the answers."""
+        """Return the answers.
+
+        They are NaN in rows where a result has no value. With comparisons, whose result for NaN is
+        a choice, they are NaN in rows that are not finite.
+        """
         once = case.part(slice(case.shape[0] // case.repeats))
         kinds, inputs = output_types(once), self.given_of(once)
         answers = Answers({name: self.graph[name] for name in kinds}, inputs, case.repeats)
@@ -210,13 +214,21 @@ class FormulaOperation(Operation):
             pairs = answers.rounded(name, kind)
             shape = self._shape_of(name, once)
             arrays[name] = np.broadcast_to(pairs, (*shape, 2)).reshape(*self._flat(name, shape), 2)
-            if self._compares:
-                arrays[name] = _without_nan_rows(arrays[name], once, rows=self.is_rows(name))
+        undefined = _nan_rows({name: arrays[name][..., 0] for name in self._results})
+        if self._compares:
+            undefined = undefined | _nan_rows({n: 0.0 * each for n, each in once.rows.items()})
+        for name, pairs in arrays.items():
+            nan = undefined if self.is_rows(name) else undefined.max(axis=0)
+            arrays[name] = np.where(nan[..., np.newaxis], np.array([np.nan, 0.0]), pairs)
         return arrays
+
+    @property
+    def _results(self) -> list[str]:
+        return self.outputs_of(backward=False)
 
     @cached_property
     def _compares(self) -> bool:
-        """Return True if a result depends on a comparison, whose result for NaN is a choice."""
+        """Return True if a result depends on a comparison."""
         return any(each.op == "compare" for each in needed(*self.graph.values()))
 
     def _shape_of(self, name: str, case: Case) -> tuple[int, int]:
@@ -346,14 +358,6 @@ def _nan_rows(arrays: Mapping[str, Array | None]) -> NDArray[np.bool_]:
             rows = np.isnan(np.atleast_2d(array.astype(np.float64)))
             nan = np.logical_or(nan, rows.max(axis=1, keepdims=True))
     return nan
-
-
-def _without_nan_rows(pairs: Float64s, case: Case, *, rows: bool) -> Float64s:
-    """Return answers that are NaN where an input of the row is NaN."""
-    nan = _nan_rows(case.rows)
-    if not rows:
-        nan = nan.max(axis=0)
-    return np.where(nan[..., np.newaxis], np.array([np.nan, 0.0]), pairs)
 
 
 def _arguments(function: Callable[..., Any]) -> list[str]:

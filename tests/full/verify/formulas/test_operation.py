@@ -7,13 +7,15 @@ import pytest
 
 import truenorm.verify as tv
 import truenorm.verify.formulas as f
-from shared.verify.formulas import softmax, softmax_backward, softmax_forward
+from shared.verify.formulas import softmax as softmax_forward
+from shared.verify.formulas import softmax_backward
 from truenorm.verify.calls import other_rows
 from truenorm.verify.formulas.operation import FormulaOperation
+from truenorm.verify.formulas.shipped import SHIPPED
 from truenorm.verify.operation import other_cases, padded
 from truenorm.verify.oracle import expected
 
-SOFTMAX = tv.formula(softmax)
+SOFTMAX = SHIPPED["softmax"]
 
 
 def scaled(x: Any, scale: Any, row: Any, label: Any, mask: Any, eps: Any) -> Any:
@@ -118,7 +120,7 @@ def test_the_gradient_of_a_softmax_is_exact() -> None:
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
-        (softmax, {"columns": ["z"]}, "must be told of arguments of the formula, x; got"),
+        (SOFTMAX.function, {"columns": ["z"]}, "must be told of arguments of the formula, x; got"),
         (lambda x: np.exp(x), {}, "raised TypeError.*it may use numbers"),
         (lambda x: x if x > 0 else -x, {}, "cannot branch"),
         (lambda x: [x], {}, "must return one step.*got list"),
