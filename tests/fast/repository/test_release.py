@@ -5,13 +5,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import truenorm
-from shared.repository.dry_run import ROOT, load_follow_workflow
+from shared.repository.dry_run import ROOT
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
 TAG = "v1.2.3"
@@ -114,55 +113,3 @@ def test_every_build_and_test_precedes_publishing() -> None:
 
 def as_list(names: str | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else names or []
-
-
-@pytest.fixture
-def follow(tmp_path: Path) -> Any:
-    """Return a function that follows jobs in a folder."""
-    module = load_follow_workflow()
-
-    def steps(
-        needs: dict[str, Any] | None = None, **jobs: list[dict[str, Any]]
-    ) -> list[tuple[str, str, str]]:
-        described: dict[str, Any] = {name: {"steps": steps} for name, steps in jobs.items()}
-        for name, needed in (needs or {}).items():
-            described[name]["needs"] = needed
-        workflow = {"env": {"NAME": "${{ github.repository }}"}, "jobs": described}
-        return list(module.Runner(workflow, TAG, tmp_path).steps())
-
-    return steps
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="steps run in bash")
-class TestDryRun:
-    def test_an_artefact_goes_from_job_to_job(self, follow: Any, tmp_path: Path) -> None:
-        write = {"run": 'echo "$NAME $GITHUB_REF_NAME $ONE" > file', "env": {"ONE": "1"}}
-        upload = {"uses": "actions/upload-artifact@v4", "with": {"name": "a", "path": "file"}}
-        download = {"uses": "actions/download-artifact@v4", "with": {"name": "a", "path": "in"}}
-        steps = follow(first=[write, upload], second=[download, {"run": "test -z $ONE"}])
-        assert [outcome for _, _, outcome in steps] == ["ran"] * 4
-        assert (tmp_path / "second/in/file").read_text() == f"example/truenorm {TAG} 1\n"
-
-    def test_steps_after_one_that_needs_github_do_not_run(self, follow: Any) -> None:
-        steps = follow(first=[{"uses": "a/b@v1"}, {"run": "false"}], second=[{"run": "true"}])
-        assert steps == [
-            ("first", "a/b@v1", "needs GitHub"),
-            ("first", "false", "needs GitHub"),
-            ("second", "true", "ran"),
-        ]
-
-    def test_a_step_that_fails_stops_the_jobs_that_need_it(self, follow: Any) -> None:
-        steps = follow(
-            {"second": "first", "third": ["other", "second"]},
-            first=[{"run": "false | true"}, {"run": "true"}],
-            second=[{"uses": "a/b@v1"}],
-            other=[{"run": "true"}],
-            third=[{"run": "true"}],
-        )
-        assert steps == [
-            ("first", "false | true", "FAILED"),
-            ("first", "true", "not run"),
-            ("second", "a/b@v1", "not run"),
-            ("other", "true", "ran"),
-            ("third", "true", "not run"),
-        ]
