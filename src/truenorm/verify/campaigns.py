@@ -28,7 +28,6 @@ from truenorm.verify.running.process import (
     MAX_DEATHS,
     START_SECONDS,
     SubjectProcess,
-    subject_process,
 )
 from truenorm.verify.running.records import Runner
 from truenorm.verify.running.runners import runner_for
@@ -222,8 +221,9 @@ def campaign_target(
     **options: Unpack[SubjectOptions],
 ) -> Campaign:
     """Run a campaign on the subject of a target string, in a process of its own."""
-    opened = subject_process(target, options, strict=settings.strict, start_seconds=start_seconds)
-    with opened as process:
+    with SubjectProcess(
+        target, strict=settings.strict, start_seconds=start_seconds, **options
+    ) as process:
         spec = process.spec
         workers = None if executor is None else (executor, RemoteSubject.of(spec, start_seconds))
         return _run(process, spec, settings, progress, workers)

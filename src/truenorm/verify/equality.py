@@ -15,7 +15,7 @@ from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.judge import try_a_call
 from truenorm.verify.operation import EVERYWHERE, Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
-from truenorm.verify.running.process import START_SECONDS, subject_process
+from truenorm.verify.running.process import START_SECONDS, SubjectProcess
 from truenorm.verify.running.records import GaveUpError, Record, Runner
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject, SubjectOptions, require_subject
@@ -278,7 +278,7 @@ def compare_targets(
     **options: Unpack[SubjectOptions],
 ) -> Equality:
     """Compare the bits of two subjects, each of which runs in a process of its own."""
-    start = partial(subject_process, options=options, strict=True, start_seconds=start_seconds)
+    start = partial(SubjectProcess, strict=True, start_seconds=start_seconds, **options)
     with start(first) as one, start(second) as other:
         suite = common_cases(one.subject, other.subject, level)
         dtypes = {case.dtype for case in suite}

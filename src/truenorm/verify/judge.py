@@ -22,7 +22,7 @@ from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
-from truenorm.verify.running.process import START_SECONDS, SubjectProcess, subject_process
+from truenorm.verify.running.process import START_SECONDS, SubjectProcess
 from truenorm.verify.running.records import (
     CannotRunError,
     Record,
@@ -140,15 +140,14 @@ def verify_target(
     by default. `python` is the interpreter of another environment that can import truenorm; the
     workers of an `executor` use their own.
     """
-    opened = subject_process(
+    with SubjectProcess(
         target,
-        options,
         strict=strict,
         python=python,
         environment=environment,
         start_seconds=start_seconds,
-    )
-    with opened as process:
+        **options,
+    ) as process:
         subject = process.subject
         shapes, data = options.get("shapes", ()), options.get("data", ())
         user_cases = listed_cases(shapes, data, subject.operation, subject.dtypes)

@@ -84,13 +84,14 @@ class Subject:
         norms = "text such as 'rms_norm', or a result of truenorm.verify.norm or formula"
         for name, kind, expected in (
             ("operation", Operation, norms),
-            ("forward", Callable | None, "a function"),
-            ("backward", Callable | None, "a function"),
             ("name", str, "text"),
             ("seconds", Real, "a number of seconds"),
             ("domain", Domain | None, "a truenorm.verify.Domain"),
         ):
             require_type(name, getattr(self, name), kind, expected)
+        for name, function in (("forward", self.forward), ("backward", self.backward)):
+            if not (function is None or callable(function)):
+                raise TypeError(f"{name} must be a function; got {function!r}")
         if (self.forward is None) == (self.command is None):
             raise ValueError("give either forward (with or without backward) or command")
         if self.backward is not None and not self.operation.outputs_of(backward=True):
@@ -197,8 +198,10 @@ class Subject:
         }
 
     @staticmethod
-    def from_description(description: dict[str, Any]) -> "Subject":
-        """Return the subject of a description; it runs only in the process that sent it.
+    def from_description(
+        description: dict[str, Any], options: "SubjectOptions", *, strict: bool = False
+    ) -> "Subject":
+        """Return the subject of a description, with options: it runs in the process that sent it.
 
         Raise ValueError if the operation is defined only in the file of the subject.
         """
@@ -213,7 +216,7 @@ class Subject:
         if description["callable"]:
             backward = in_another_process if description["backward"] else None
             functions = {"forward": in_another_process, "backward": backward}
-        return Subject(
+        subject = Subject(
             **functions,
             name=description["name"],
             dtypes=description["dtypes"],
@@ -223,6 +226,7 @@ class Subject:
             recipe=description["recipe"],
             domain=domain and Domain(*map(float.fromhex, domain)),
         )
+        return subject.with_options(options, strict=strict)
 
     def spec(self, file: str = "", name: str = "subject", operation: str = "") -> "SubjectSpec":
         """Return the spec of the subject, which is defined in a file under a name."""

@@ -11,10 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from math import prod
-from typing import IO, Any
+from typing import IO, Any, Unpack
 
 import numpy as np
 
@@ -121,38 +122,11 @@ def largest_result(case: Case, call: Call) -> int:
     return RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * size * max(rows, call.stop)
 
 
-@contextmanager
-def subject_process(
-    target: str,
-    options: SubjectOptions,
-    *,
-    strict: bool = False,
-    python: str = sys.executable,
-    environment: Mapping[str, str] | None = None,
-    start_seconds: float = START_SECONDS,
-) -> Iterator["SubjectProcess"]:
-    """Provide a process of a subject whose claims are overridden by options."""
-    operation, dtypes = options.get("operation") or "", options.get("dtypes")
-    with SubjectProcess(
-        target,
-        operation=operation,
-        dtypes=dtypes,
-        python=python,
-        environment=environment,
-        start_seconds=start_seconds,
-    ) as process:
-        dtypes = dtypes or (DTYPES if process.spec.file == TORCH else None)
-        try:
-            process.subject = process.subject.with_options(
-                {**options, "dtypes": dtypes}, strict=strict
-            )
-        except ValueError as error:
-            raise CannotRunError(str(error)) from error
-        yield process
-
-
-class SubjectProcess:
+class SubjectProcess(AbstractContextManager["SubjectProcess"]):
     """Runs a subject by sending cases to a worker process, which it restarts after a crash.
+
+    Options override claims of the subject; if `strict`, for those on its domain, all rows count.
+    `another` starts another process of the same subject.
 
     The functions of `subject` run in the worker only; `spec` says where it is defined. `deaths` is
     the number of crashes and hangs, or `MAX_DEATHS` if the worker could not be restarted.
@@ -162,45 +136,42 @@ class SubjectProcess:
         self,
         target: str,
         *,
-        operation: str = "",
-        dtypes: Collection[str] | None = None,
+        strict: bool = False,
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
+        **options: Unpack[SubjectOptions],
     ) -> None:
-        self._arguments = (target, operation, dtypes, python, environment, start_seconds)
+        self.another = partial(
+            SubjectProcess,
+            target,
+            strict=strict,
+            python=python,
+            environment=environment,
+            start_seconds=start_seconds,
+            **options,
+        )
         # -P: a file called numpy.py in the current folder must not shadow the package.
-        module = "truenorm.verify.running.worker"
-        types = ",".join(dtypes or ())
-        self._command = [python, "-P", "-m", module, target, operation, types]
+        self._command = [python, "-P", "-m", "truenorm.verify.running.worker"]
+        self._load = {
+            "target": target,
+            "operation": options.get("operation") or "",
+            "dtypes": list(options.get("dtypes") or ()),
+        }
         self._start_seconds = start_seconds
         self._environment = {**os.environ, **(environment or {})}
         self._is_command = False
         self.deaths = 0
         loaded = self._start()
         self.spec = SubjectSpec(*loaded["spec"])
+        if self.spec.file == TORCH and not options.get("dtypes"):
+            options["dtypes"] = DTYPES
         try:
-            self.subject = Subject.from_description(loaded["subject"])
-        except ValueError as unknown:
+            self.subject = Subject.from_description(loaded["subject"], options, strict=strict)
+        except ValueError as error:
             self._kill()
-            raise CannotRunError(str(unknown)) from unknown
+            raise CannotRunError(str(error)) from error
         self._is_command = self.subject.command is not None
-
-    def another(self) -> "SubjectProcess":
-        """Start another process of the same subject."""
-        target, operation, dtypes, python, environment, start_seconds = self._arguments
-        return SubjectProcess(
-            target,
-            operation=operation,
-            dtypes=dtypes,
-            python=python,
-            environment=environment,
-            start_seconds=start_seconds,
-        )
-
-    def __enter__(self) -> "SubjectProcess":
-        """Return itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """End the worker."""
@@ -224,6 +195,7 @@ class SubjectProcess:
             (self._drain, self._process.stderr, self._stderr),
         ):
             threading.Thread(target=work, args=(pipe, sink), daemon=True).start()
+        self._send(self._load, {})
         answer = self._answer(self._start_seconds)
         if isinstance(answer, str):
             self._kill()
@@ -256,6 +228,11 @@ class SubjectProcess:
             while chunk := pipe.read1(4096):  # type: ignore[attr-defined]
                 tail += chunk
                 del tail[:-TAIL_BYTES]
+
+    def _send(self, message: Mapping[str, Any], arrays: Arrays) -> None:
+        """Send a message in a thread: writing blocks if the worker has stopped reading."""
+        sending = (self._process.stdin, message, arrays)
+        threading.Thread(target=_send_if_alive, args=sending, daemon=True).start()
 
     def _answer(self, seconds: float) -> Message | str:
         """Return the next message, or how the process ended."""
@@ -305,9 +282,7 @@ class SubjectProcess:
             "eps": case.eps.hex(),
             "layout": case.layout,
         }
-        # In a thread: if the worker has stopped reading, writing to a full pipe blocks.
-        sending = (self._process.stdin, message, case.inputs)
-        threading.Thread(target=_send_if_alive, args=sending, daemon=True).start()
+        self._send(message, case.inputs)
         answer = self._answer(self.subject.seconds + self._is_command * GRACE_SECONDS)
         if not isinstance(answer, str) and answer[0]["of"] != [case.name, list(call)]:
             answer = "answered twice: does it fork?"

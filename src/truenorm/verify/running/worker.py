@@ -1,8 +1,9 @@
-"""``python -m truenorm.verify.running.worker FILE:NAME OPERATION TYPES``: a subject's process.
+"""``python -m truenorm.verify.running.worker``: the process of a subject.
 
-An empty operation keeps that of the subject; a function has these types. The worker sends a
-description of the subject, then answers each case with a record. It moves its standard input and
-output to private descriptors first: what a subject prints or reads does not reach the judge.
+The first request has the target, an operation, which is empty to keep that of the subject, and the
+types of a function. The worker answers it with a description of the subject, and each case with a
+record. It moves its standard input and output to private descriptors first: what a subject prints
+or reads does not reach the judge.
 """
 
 import os
@@ -29,15 +30,18 @@ def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
     return requests, answers
 
 
-def main(target: str, operation: str, dtypes: str = "") -> int:
+def main() -> int:
     """Answer until there are no more requests."""
     requests, answers = _private_pipes()
     # The judge interrupts a worker to end its program; the worker may have inherited a setting
     # that ignores interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    first = receive(requests, lambda: 0)
+    if first is None:
+        return 0
+    load, _ = first
     try:
-        named = [each for each in dtypes.split(",") if each]
-        subject, spec = load_with_spec(target, operation, named)
+        subject, spec = load_with_spec(load["target"], load["operation"], load["dtypes"])
     except NotThereError as missing:
         send(answers, {"cannot": str(missing)}, {})
         return 2
@@ -45,7 +49,7 @@ def main(target: str, operation: str, dtypes: str = "") -> int:
         raise
     except BaseException as error:  # the file of the subject may fail in any way
         text = failure_text(error)
-        reason = f"{target} could not be executed:\n{text}\n{triton_advice(text).lstrip()}"
+        reason = f"{load['target']} could not be executed:\n{text}\n{triton_advice(text).lstrip()}"
         send(answers, {"cannot": reason}, {})
         return 2
     send(answers, {"subject": subject.to_description(), "spec": list(spec)}, {})
@@ -75,6 +79,6 @@ def main(target: str, operation: str, dtypes: str = "") -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(*sys.argv[1:]))
+        sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
