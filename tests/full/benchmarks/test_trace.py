@@ -8,9 +8,9 @@ import pytest
 from benchmarks.trace import WAYS, way
 
 MOST = {
-    "tv.verify(subject)": (5, 8),
-    "truenorm verify check.py:subject": (13, 19),
-    "truenorm verify check.py:kernel": (15, 25),
+    "tv.verify(subject)": (4, 4),
+    "truenorm verify check.py:subject": (12, 10),
+    "truenorm verify check.py:kernel": (14, 16),
 }
 
 

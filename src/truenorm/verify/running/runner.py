@@ -209,10 +209,7 @@ class Caller:
 
     given: Values  # the inputs of the call
     note: Values
-
-    def load(self, entry: Values, *, reuse: bool = True) -> Values:
-        """Return the inputs of a call; with `reuse`, in the memory of earlier calls."""
-        raise NotImplementedError
+    load: Any  # returns inputs of a call; with `reuse`, in the memory of earlier calls
 
     def forward(self, values: Values) -> tuple[Values, Any]:
         """Return the results by name, and what backward needs."""

@@ -68,7 +68,8 @@ class InProcess:
 
     def _run(self, case: Case, call: Call) -> Record:
         passed = case if call.how.repeats_rows else case_of_call(case, call)
-        caller, failure = ArrayCaller(self.subject, passed, call, self._memory), ""
+        inputs, failure = CallInputs(passed, call, self._memory), ""
+        caller = ArrayCaller(self.subject, passed, call, inputs)
         start = time.perf_counter()
         exits = nullcontext() if self._in_worker else _exits_raise()
         try:
@@ -85,7 +86,8 @@ class InProcess:
             failure = f"raised {describe_error(error)}"
             if not isinstance(error, Exception):
                 failure += ENDS
-        seconds, left_out = time.perf_counter() - start - caller.waited, caller.note["left_out"]
+        seconds = time.perf_counter() - start - caller.waited - inputs.seconds
+        left_out = caller.note["left_out"]
         record = Record(
             case.name,
             call,
@@ -95,7 +97,7 @@ class InProcess:
             left_out=f"{left_out}{triton_advice(left_out)}",
             holds=caller.note["holds"],
         )
-        return finished_record(case, record, caller.kept[1], caller.damaged())
+        return finished_record(case, record, caller.kept[1], inputs.damaged(caller.given))
 
 
 class ResultError(Exception):
@@ -123,11 +125,43 @@ def _exits_raise() -> Iterator[None]:
         os._exit = leave
 
 
+class CallInputs:
+    """The inputs of a call, which the subject may damage, and the seconds that copies took."""
+
+    def __init__(self, case: Case, call: Call, memory: "InputMemory") -> None:
+        self._case, self._call, self._memory = case, call, memory
+        self.seconds = 0.0
+
+    def load(self, entry: Mapping[str, Any], *, reuse: bool = True) -> dict[str, Array | None]:
+        """Return copies of inputs; with `reuse`, in the memory of earlier calls."""
+        start, how = time.perf_counter(), self._call.how
+        inputs: Arrays = entry["tensors"]
+        if how.repeats_rows:
+            arrays = laid_out(
+                self._case, {n: self._repeated(n, each) for n, each in inputs.items()}
+            )
+        else:
+            arrays = copies_of(self._case, inputs)
+            arrays = self._memory.place(arrays) if reuse else arrays
+        self.seconds += time.perf_counter() - start
+        return arrays
+
+    def _repeated(self, name: str, array: Array | None) -> Array | None:
+        if array is None or name not in self._case.rows:
+            return copy(array)
+        return repeated(array, self._call.stop)
+
+    def damaged(self, given: Arrays) -> dict[str, Array | None]:
+        """Return the given inputs whose bits have changed."""
+        find = tiled_damage if self._call.how.repeats_rows else _damaged
+        return {name: given[name] for name in find(self._case, given)}
+
+
 class ArrayCaller(Caller):
     """Makes one call of the functions of a subject, with arguments and results by name."""
 
-    def __init__(self, subject: Subject, case: Case, call: Call, memory: "InputMemory") -> None:
-        self._subject, self._case, self._call, self._memory = subject, case, call, memory
+    def __init__(self, subject: Subject, case: Case, call: Call, inputs: CallInputs) -> None:
+        self._subject, self._case, self._call, self.load = subject, case, call, inputs.load
         self._eps = [case.eps] if subject.operation.takes_eps else []
         self.given, self.note = {}, {"left_out": "", "holds": {}}
         self.waited = 0.0
@@ -140,25 +174,6 @@ class ArrayCaller(Caller):
         others = [{"tensors": own_inputs(case, other)} for other in how.others(case)]
         tensors = {**case.inputs, **dict.fromkeys(unused)}
         return {**plan_of(self._call), "tensors": tensors, "others": others}
-
-    def load(self, entry: Mapping[str, Any], *, reuse: bool = True) -> dict[str, Array | None]:
-        """Return copies of inputs, which the subject may damage."""
-        start, how = time.perf_counter(), self._call.how
-        inputs: Arrays = entry["tensors"]
-        if how.repeats_rows:
-            arrays = laid_out(
-                self._case, {n: self._repeated(n, each) for n, each in inputs.items()}
-            )
-        else:
-            arrays = copies_of(self._case, inputs)
-            arrays = self._memory.place(arrays) if reuse else arrays
-        self.waited += time.perf_counter() - start
-        return arrays
-
-    def _repeated(self, name: str, array: Array | None) -> Array | None:
-        if array is None or name not in self._case.rows:
-            return copy(array)
-        return repeated(array, self._call.stop)
 
     def pause(self, seconds: float) -> None:
         """Wait for a thread of the subject, which is no time of the call."""
@@ -174,11 +189,6 @@ class ArrayCaller(Caller):
         if results:
             copy = not self._call.how.repeats_rows
             self.kept[k].update(copied_results(self._case, results, copy=copy))
-
-    def damaged(self) -> dict[str, Array | None]:
-        """Return the inputs whose bits have changed."""
-        find = tiled_damage if self._call.how.repeats_rows else _damaged
-        return {name: self.given[name] for name in find(self._case, self.given)}
 
     def forward(self, arrays: Arrays) -> tuple[dict[str, Any], Any]:
         """Return the results of forward, and `saved` if there is a backward pass."""
