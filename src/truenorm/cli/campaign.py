@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.common import JsonOption, LevelName, progress_bar, stop_on
+from truenorm.cli.common import JsonOption, LevelName
 from truenorm.cli.judging import (
     BatchOption,
     FormulaOption,
@@ -18,13 +18,13 @@ from truenorm.cli.judging import (
     TargetArgument,
     TypesOption,
     finish,
+    judging,
     process_pool,
     subject_options,
 )
 from truenorm.verify.campaigns import CampaignSettings, campaign_target
 from truenorm.verify.report import terminal
 from truenorm.verify.running.process import START_SECONDS
-from truenorm.verify.running.records import CannotRunError
 
 
 def campaign_command(
@@ -72,11 +72,7 @@ def campaign_command(
     overrides = subject_options(
         start_seconds, formula, operation=operation, largest=largest, kappa=kappa, dtypes=dtype
     )
-    with (
-        stop_on(CannotRunError, ValueError),
-        progress_bar("judging") as progress,
-        process_pool(jobs) as executor,
-    ):
+    with judging() as progress, process_pool(jobs) as executor:
         result = campaign_target(
             target,
             CampaignSettings(cases, seed, level, require, strict, batch),

@@ -103,16 +103,15 @@ def file_writer(
     *,
     packages: Sequence[str] = ("matplotlib",),
     suffix: str = "",
-    **details: str,
-) -> Callable[[object], None]:
+) -> Callable[..., None]:
     """Return a function that writes a report to a file; without a file it does nothing.
 
-    It imports `module` and calls ``write(report, file, **details)`` there. Stop now, before a long
-    run, if one of the `packages` is missing, or if the file has another suffix or cannot be
-    created.
+    It imports `module` and calls ``write(report, file, **details)`` there, with the details that
+    the function is given. Stop now, before a long run, if one of the `packages` is missing, or if
+    the file has another suffix or cannot be created.
     """
     if file is None:
-        return lambda _: None
+        return lambda _, **__: None
     for package in packages:
         if find_spec(package) is None:
             stop(f"{option} needs the package {package}: pip install 'truenorm[verify]'")
@@ -120,7 +119,7 @@ def file_writer(
     if suffix and file.suffix.lower() != suffix:
         stop(f"cannot write {file}: give {option} a file that ends in {suffix}")
 
-    def write(report: object) -> None:
+    def write(report: object, **details: str) -> None:
         try:
             import_module(module).write(report, file, **details)
         except OSError as error:

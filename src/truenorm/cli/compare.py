@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from truenorm.cli.common import JsonOption, argument, progress_bar, stop_on
+from truenorm.cli.common import JsonOption, argument
 from truenorm.cli.judging import (
     TARGET,
     DataOption,
@@ -15,12 +15,12 @@ from truenorm.cli.judging import (
     StartSecondsOption,
     TypesOption,
     finish,
+    judging,
     subject_options,
 )
 from truenorm.verify.equality import compare_targets
 from truenorm.verify.report import terminal
 from truenorm.verify.running.process import START_SECONDS
-from truenorm.verify.running.records import CannotRunError
 
 
 def compare_command(
@@ -66,7 +66,7 @@ def compare_command(
         data=data or (),
         dtypes=dtype,
     )
-    with stop_on(CannotRunError, ValueError), progress_bar("comparing") as progress:
+    with judging("comparing") as progress:
         equality = compare_targets(
             first,
             second,

@@ -16,10 +16,8 @@ from truenorm.cli.judging import (
     RequireOption,
     StrictOption,
     UpdateBaselineOption,
-    judge_and_finish,
+    judging,
 )
-from truenorm.tools.progress import Progress
-from truenorm.verify.grading.report import Report
 from truenorm.verify.recordings import judge_recording
 from truenorm.verify.running.recorded import target_of
 
@@ -56,19 +54,18 @@ def judge_command(
         1  a finding, or a grade below --require, that is not in the baseline
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-
-    def run(known: Path | None, progress: Progress | None) -> Report:
-        return judge_recording(
+    files = ReportFiles(baseline, html, github, update_baseline=update_baseline)
+    target = target_of(folder) if github else ""
+    with judging() as progress:
+        report = judge_recording(
             folder,
             require=require,
             strict=strict,
             progress=progress,
-            baseline=known,
+            baseline=files.known,
             batch=batch,
             recipe=recipe,
             largest=largest,
             kappa=kappa,
         )
-
-    files = ReportFiles(baseline, html, github, target_of(folder) if github else "")
-    judge_and_finish(run, files, update_baseline=update_baseline, json=json)
+    files.finish(report, target, json=json)

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
+from typing import Annotated, Literal, TypeVar, Unpack
 
 import typer
 from rich.console import Console
@@ -204,47 +205,48 @@ def subject_options(
     return options
 
 
-class ReportFiles(NamedTuple):
-    """The files that a report is compared with and written to.
+class ReportFiles:
+    """The files that a report is compared with and written to; their options are checked first.
 
-    `target` is the subject, as on the command line, whose file is annotated on GitHub.
+    `known` is the baseline to compare with: none if it is to be written for the first time.
     """
 
-    baseline: Path | None
-    html: Path | None
-    github: Path | None
-    target: str
+    def __init__(
+        self,
+        baseline: Path | None,
+        html: Path | None,
+        github: Path | None,
+        *,
+        update_baseline: bool,
+    ) -> None:
+        if update_baseline:
+            written = baseline or stop("--update-baseline needs --baseline FILE")
+            check_writable("--baseline", written)
+        self._new_baseline = baseline if update_baseline else None
+        self.known = None if update_baseline and baseline and not baseline.exists() else baseline
+        packages = ("jinja2", "matplotlib")
+        self._write_html = file_writer(
+            "--html", html, "truenorm.verify.report.html", packages=packages, suffix=".html"
+        )
+        self._write_github = file_writer(
+            "--github", github, "truenorm.verify.report.github", packages=()
+        )
+        if html is not None and baseline is not None and html.resolve() == baseline.resolve():
+            stop(f"--html and --baseline must be two files, got {html} for both")
+
+    def finish(self, report: Report, target: str, *, json: bool) -> None:
+        """Print and write the report, and exit; the file of the target is annotated on GitHub."""
+        if self._new_baseline:
+            report = _with_new_baseline(report, self._new_baseline)
+        write_github = partial(self._write_github, target=target)
+        finish(report, terminal.show, self._write_html, write_github, json=json)
 
 
-def judge_and_finish(
-    run: Callable[[Path | None, Progress | None], Report],
-    files: ReportFiles,
-    *,
-    update_baseline: bool,
-    json: bool,
-) -> None:
-    """Check the options of a report, judge by `run`, print and write the report, and exit.
-
-    `run` is called with the baseline to compare with, and with the progress to report.
-    """
-    baseline, html, github, target = files
-    if update_baseline:
-        check_writable("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
-    known = None if update_baseline and baseline and not baseline.exists() else baseline
-    packages = ("jinja2", "matplotlib")
-    write_html = file_writer(
-        "--html", html, "truenorm.verify.report.html", packages=packages, suffix=".html"
-    )
-    write_github = file_writer(
-        "--github", github, "truenorm.verify.report.github", packages=(), target=target
-    )
-    if html is not None and baseline is not None and html.resolve() == baseline.resolve():
-        stop(f"--html and --baseline must be two files, got {html} for both")
-    with stop_on(CannotRunError, ValueError), progress_bar("judging") as progress:
-        report = run(known, progress)
-    if update_baseline and baseline:
-        report = _with_new_baseline(report, baseline)
-    finish(report, terminal.show, write_html, write_github, json=json)
+@contextmanager
+def judging(title: str = "judging") -> Iterator[Progress]:
+    """Show progress while the block runs, and stop with the message of its errors."""
+    with stop_on(CannotRunError, ValueError), progress_bar(title) as progress:
+        yield progress
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """``truenorm verify``: judge a kernel."""
 
-from pathlib import Path
-
 from truenorm.cli.common import JsonOption, check_positive
 from truenorm.cli.judging import (
     BaselineOption,
@@ -25,12 +23,10 @@ from truenorm.cli.judging import (
     TimeOption,
     TypesOption,
     UpdateBaselineOption,
-    judge_and_finish,
+    judging,
     process_pool,
     subject_options,
 )
-from truenorm.tools.progress import Progress
-from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import verify_target
 from truenorm.verify.running.process import START_SECONDS
 from truenorm.verify.time_limit import SECONDS
@@ -119,21 +115,19 @@ def verify_command(
         dtypes=dtype,
     )
 
-    def run(known: Path | None, progress: Progress | None) -> Report:
-        with process_pool(jobs) as executor:
-            return verify_target(
-                target,
-                level=level,
-                require=require,
-                strict=strict,
-                progress=progress,
-                baseline=known,
-                batch=batch,
-                time=time,
-                start_seconds=start_seconds,
-                executor=executor,
-                **overrides,
-            )
-
-    files = ReportFiles(baseline, html, github, target)
-    judge_and_finish(run, files, update_baseline=update_baseline, json=json)
+    files = ReportFiles(baseline, html, github, update_baseline=update_baseline)
+    with judging() as progress, process_pool(jobs) as executor:
+        report = verify_target(
+            target,
+            level=level,
+            require=require,
+            strict=strict,
+            progress=progress,
+            baseline=files.known,
+            batch=batch,
+            time=time,
+            start_seconds=start_seconds,
+            executor=executor,
+            **overrides,
+        )
+    files.finish(report, target, json=json)
