@@ -199,7 +199,10 @@ class Subject:
 
     @staticmethod
     def from_description(
-        description: dict[str, Any], options: "SubjectOptions", *, strict: bool = False
+        description: dict[str, Any],
+        options: "SubjectOptions | None" = None,
+        *,
+        strict: bool = False,
     ) -> "Subject":
         """Return the subject of a description, with options: it runs in the process that sent it.
 
@@ -226,7 +229,7 @@ class Subject:
             recipe=description["recipe"],
             domain=domain and Domain(*map(float.fromhex, domain)),
         )
-        return subject.with_options(options, strict=strict)
+        return subject.with_options(options or {}, strict=strict)
 
     def spec(self, file: str = "", name: str = "subject", operation: str = "") -> "SubjectSpec":
         """Return the spec of the subject, which is defined in a file under a name."""
