@@ -22,7 +22,8 @@ from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running import runner
-from truenorm.verify.running.pytorch import Tensors, arguments_of_norm
+from truenorm.verify.running.array_functions import arguments_of_norm
+from truenorm.verify.running.pytorch import Tensors
 from truenorm.verify.running.recorded import Recorded, read_log
 from truenorm.verify.running.recording import make_recording, write_recording
 from truenorm.verify.running.records import Runner

@@ -20,9 +20,9 @@ from truenorm.verify.oracle import (
     EXPECTED_BY_CASE,
     expected,
 )
+from truenorm.verify.running.array_functions import TRIAL_SHAPE
 from truenorm.verify.running.process import MAX_DEATHS, SubjectProcess
 from truenorm.verify.running.records import GaveUpError, Record, Runner
-from truenorm.verify.running.torch_subject import TRIAL_SHAPE
 from truenorm.verify.time_limit import WithinLimit
 from truenorm.verify.user_cases import (
     is_user_case,

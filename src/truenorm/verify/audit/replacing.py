@@ -31,7 +31,8 @@ from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.norms.steps import Steps
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.running.pytorch import Tensors, array_of, names_of, role_of
+from truenorm.verify.running.array_functions import names_of, role_of
+from truenorm.verify.running.pytorch import Tensors, array_of
 from truenorm.verify.types import FORMATS, Array, Float64s
 
 ENVIRONMENT_VARIABLE = "TRUENORM_AUDIT"

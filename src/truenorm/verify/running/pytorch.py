@@ -1,78 +1,25 @@
-"""Call kernels on PyTorch tensors: match their arguments by name, and convert arrays."""
+"""Call kernels on PyTorch tensors, and convert arrays to tensors and back."""
 
-import inspect
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from truenorm.verify.norms.norm import Norm
+from truenorm.verify.running.array_functions import (
+    Arguments,
+    Values,
+    arguments_of,
+    arguments_of_norm,
+    names_of,
+)
 from truenorm.verify.types import Array, dtype_of, numeric_dtype
 
-NAMES = {
-    "x": ("input", "x", "hidden_states", "inputs", "inp"),
-    "residual": ("residual", "residual_in", "res", "r"),
-    "gamma": ("weight", "gamma", "w", "scale", "gain", "weights"),
-    "beta": ("bias", "beta", "b"),
-    "eps": ("eps", "epsilon", "variance_epsilon"),
-    "shape": ("normalized_shape",),
-    "size": ("hidden_size", "dim", "d", "n", "size", "features", "num_features"),
-    "group": ("group_size",),
-    "out": ("out", "output", "y", "result"),
-    "dy": ("dy", "grad_output", "grad", "dout", "grad_out", "grad_y", "do"),
-    "dsum": ("dsum", "grad_residual", "dresidual_out"),
-    "sum": ("residual_out",),
-}
-"""By role, the argument names of kernels in lower case. A shape is [D], a size is D."""
-QUANTIZED_NAMES = {
-    **NAMES,
-    "gamma": tuple(name for name in NAMES["gamma"] if name != "scale"),
-    "out": (*NAMES["out"], "codes", "y_fp4", "y_fp8"),
-    "scale": ("scale", "scales", "block_scale", "yscale", "y_scale", "scale_out"),
-    "scale_ub": ("scale_ub",),
-    "global_scale": ("global_scale",),
-    "amax": ("amax",),
-    "group": ("group_size", "block_size"),
-}
-"""The names for a quantized norm, in which a scale is not gamma."""
-GROUPED_NAMES = {
-    **NAMES,
-    "z": ("z", "gate", "g"),
-    "shift": ("shift", "shift_msa"),
-    "size": (*NAMES["size"], "num_channels"),
-    "groups": ("num_groups", "groups", "n_groups", "ngroups"),
-    "heads": ("num_heads", "n_heads", "heads"),
-    "activation": ("activation",),
-    "gate_last": ("norm_before_gate",),
-    "counted": ("variance_size", "var_hidden_size"),
-    "norm_type": ("norm_type",),
-}
-"""The names for a grouped or gated norm."""
-MODULATED_NAMES = {
-    **GROUPED_NAMES,
-    "gamma": QUANTIZED_NAMES["gamma"],
-    "scale": ("scale", "scale_msa"),
-}
-"""The names for a modulated norm, in which a scale is not gamma."""
-OPTIONAL = (
-    "shape",
-    "size",
-    "group",
-    "groups",
-    "heads",
-    "activation",
-    "gate_last",
-    "counted",
-    "norm_type",
-)
-"""Passed to a kernel that has an argument for it."""
-MAY_BE_NONE = ("residual", "gamma", "beta", "scale_ub", "z", "scale", "shift")
-"""Passed as None to a kernel that has more arguments than the operation."""
 TORCH_TYPES = {
     **{name: f"float8_{name}" for name in ("e4m3fn", "e4m3fnuz", "e5m2")},
     "e2m1": "float4_e2m1fn_x2",
@@ -83,135 +30,8 @@ FILLS = (0x7F, 0x2A)
 """The bytes that codes are filled with by turns: unwritten ones differ between equal calls."""
 Tensor = Any
 """The environment of the type checker has no PyTorch."""
-Values = dict[str, Any]
-"""Tensors and numbers by role."""
 Unpacking = Callable[[Array, int, int], Array]
 """Returns scales of another layout in rows, given the numbers of rows and of groups."""
-
-
-class Arguments(NamedTuple):
-    """How a function is called: the roles of positional arguments, then those by name."""
-
-    by_place: tuple[str, ...]
-    by_name: tuple[tuple[str, str], ...] = ()
-
-    def call(self, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-        """Call a function with the value of each role, or None."""
-        positional = [values.get(role) for role in self.by_place]
-        return function(*positional, **{name: values.get(role) for name, role in self.by_name})
-
-    @property
-    def roles(self) -> set[str]:
-        """The roles of all arguments."""
-        return {*self.by_place, *(role for _, role in self.by_name)}
-
-
-def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
-    """Return the argument names of kernels of an operation, by role."""
-    if norm.has_units:
-        return MODULATED_NAMES if norm.modulate else GROUPED_NAMES
-    return QUANTIZED_NAMES if norm.is_quantized else NAMES
-
-
-def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
-    """Return the values of the roles that the operation and the shape of x determine."""
-    size = int(shape[-1])
-    constants: Values = {"shape": [size], "size": size, "group": size}  # one group is a row
-    if norm.is_quantized:
-        constants["group"] = norm.quant.group
-    if norm.has_units:
-        constants |= {
-            "shape": [*map(int, shape[-norm.axes :])],
-            "size": size if norm.channels_last else norm.parameter_size(shape),
-            "groups": norm.groups,
-            "group": size // norm.groups,
-            "heads": norm.heads,
-            "activation": norm.activation,
-            "gate_last": not norm.gate_first,
-            "counted": norm.counted(size),
-            "norm_type": "layer" if norm.centred else "rms",
-        }
-    return constants
-
-
-def role_of(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> str:
-    """Return the role of an argument, or nothing."""
-    return next((role for role, known in names.items() if name.lower() in known), "")
-
-
-def arguments_of(
-    function: Callable[..., Any],
-    wanted: Sequence[str],
-    signature: str = "",
-    *,
-    names: Mapping[str, Sequence[str]] = NAMES,
-    optional: Sequence[str] = (),
-) -> Arguments:
-    """Match the arguments of a function; one without a signature has them in this order."""
-    if signature:
-        roles = {name.strip(): role_of(name.strip(), names) for name in signature.split(",")}
-        _check_matched(
-            [name for name, role in roles.items() if not role],
-            [role for role in wanted if role not in roles.values()],
-            names,
-        )
-        return Arguments(tuple(roles.values()))
-    parameters = parameters_of(function)
-    if parameters is None:
-        return Arguments(tuple(wanted))
-    positional, named, unknown = [], [], []
-    unmatched = [*wanted, *OPTIONAL, *optional]
-    fixed = getattr(function, "keywords", {})  # of a functools.partial
-    for each in parameters:
-        if each.name in fixed:
-            continue
-        role = role_of(each.name, names)
-        if role in unmatched:
-            unmatched.remove(role)
-        elif each.default is not each.empty:
-            continue
-        elif role not in MAY_BE_NONE or role in wanted:
-            unknown.append(each.name)
-            continue
-        if each.kind is each.POSITIONAL_ONLY:
-            positional.append(role)
-        else:
-            named.append((each.name, role))
-    _check_matched(unknown, [role for role in unmatched if role in wanted], names)
-    return Arguments(tuple(positional), tuple(named))
-
-
-def arguments_of_norm(norm: Norm) -> list[str]:
-    """Return the roles of the arguments of forward."""
-    return [*norm.inputs_of("data", "parameter"), "eps", *norm.inputs_of("setting")]
-
-
-def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Return the parameters of a function, or None if it has no signature or only * and **."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # builtin, or an operator of torch.ops
-        return None
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    named = [each for each in parameters if each.kind not in variadic]
-    return named if named or not parameters else None
-
-
-def _check_matched(
-    unknown: Sequence[str], missing: Sequence[str], names: Mapping[str, Sequence[str]]
-) -> None:
-    """Raise ValueError for unknown arguments and for roles without an argument."""
-    if not unknown and not missing:
-        return
-    reasons = []
-    if unknown:
-        reasons.append(f"unknown arguments {', '.join(unknown)}")
-    reasons += [f"no argument for {role} ({', '.join(names[role])})" for role in missing]
-    raise ValueError(
-        f"the arguments cannot be matched: {'; '.join(reasons)}; wrap it in a function that has "
-        "these names, or write them in order, as signature='input, weight, eps'. An operation "
-        "without beta is written layer_norm,beta=false"
-    )
 
 
 def _torch() -> Any:

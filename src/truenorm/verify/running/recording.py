@@ -20,16 +20,15 @@ from truenorm.verify.calls import Call, case_of_call, own_inputs, plan_of
 from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operation import AS_SHAPE, Case
 from truenorm.verify.oracle import output_types
-from truenorm.verify.running.pytorch import (
-    FILLS,
+from truenorm.verify.running.array_functions import (
     OPTIONAL,
-    TORCH_TYPES,
     arguments_of_norm,
     constants_of,
     names_of,
+    trial_arrays,
 )
+from truenorm.verify.running.pytorch import FILLS, TORCH_TYPES
 from truenorm.verify.running.runners import copies_of
-from truenorm.verify.running.torch_subject import trial_arrays
 from truenorm.verify.suite import usual_cases
 from truenorm.verify.types import FORMATS, Array, dtype_of
 

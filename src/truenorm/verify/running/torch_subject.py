@@ -5,32 +5,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypedDict, Unpack
 
-import numpy as np
-
-from truenorm.verify.norms.norm import Norm, require_norm
+from truenorm.verify.norms.norm import require_norm
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
-from truenorm.verify.running.pytorch import (
-    FORMS,
-    Form,
-    Tensors,
-    Unpacking,
+from truenorm.verify.running.array_functions import (
     Values,
     arguments_of_norm,
     constants_of,
     names_of,
     parameters_of,
     role_of,
+    trial_arrays,
 )
+from truenorm.verify.running.pytorch import FORMS, Form, Tensors, Unpacking
 from truenorm.verify.running.records import describe_error, traceback_of
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array, dtype_of
+from truenorm.verify.types import Array
 
 FormName = Literal["functional", "out", "inplace", "module"]
 DTYPES = ("float32", "bfloat16")
 """The types of a subject by default."""
-TRIAL_SHAPE = (4, 64)
-"""The shape of the rows of the first call; a row has at least one group."""
 
 
 class Claims(TypedDict, total=False):
@@ -259,34 +253,3 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
 
 def _ones(form: Form, dtype: str) -> Values:
     return {name: form.tensors.of(array) for name, array in trial_arrays(form.norm, dtype).items()}
-
-
-def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
-    """Return rows, parameters and settings of ones."""
-    kind = dtype_of(norm.parameter_type or dtype)
-    rows, size = TRIAL_SHAPE
-    if norm.has_units:
-        return _grouped_trial(norm, dtype)
-    if norm.is_quantized:
-        size = max(size, norm.quant.group)
-    return {
-        **{name: np.ones((rows, size), dtype_of(dtype)) for name in norm.inputs_of("data")},
-        **{name: np.ones(size, kind) for name in norm.parameters},
-        **{name: np.ones(1, np.float32) for name in norm.inputs_of("setting")},
-    }
-
-
-def _grouped_trial(norm: Norm, dtype: str) -> dict[str, Array]:
-    """Return samples and parameters of ones, with as many groups or heads as the norm has."""
-    rows, size = TRIAL_SHAPE
-    units = norm.heads or norm.groups
-    shape: tuple[int, ...] = (rows, units * size)
-    if norm.has_axes:
-        shape = (rows, 2 * units if norm.spatial else max(units, 2), size)
-        shape = (rows, *(2,) * (norm.axes - 1), size) if norm.axes > 1 else shape
-    arrays = {}
-    for name in norm.inputs_of("data", "parameter"):
-        kind = norm.parameter_type if name in norm.parameters else ""
-        (wanted,) = norm.result_shapes(f"d{name}", shape)
-        arrays[name] = norm.give(name, np.ones(wanted, dtype_of(kind or dtype)), shape)
-    return arrays

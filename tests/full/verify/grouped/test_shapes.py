@@ -10,7 +10,7 @@ import truenorm.verify as tv
 from shared.verify.grouped.kernels import Array, Textbook, judge_cases
 from shared.verify.grouped.planted import grouped
 from truenorm.verify.judge import scope
-from truenorm.verify.running.pytorch import arguments_of, arguments_of_norm, names_of
+from truenorm.verify.running.array_functions import arguments_of, arguments_of_norm, names_of
 from truenorm.verify.running.records import CannotRunError
 
 AXES, LAST = "layer_norm,axes=3", "group_norm,groups=2,channels=last"

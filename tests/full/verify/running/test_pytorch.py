@@ -10,8 +10,8 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.tools.user_files import NotThereError
+from truenorm.verify.running.array_functions import Arguments, arguments_of
 from truenorm.verify.running.loading import dotted_path, load
-from truenorm.verify.running.pytorch import Arguments, arguments_of
 
 PLAIN = ["x", "gamma", "eps"]
 
