@@ -174,7 +174,7 @@ def test_message_of_a_failure(session: Session, style: str) -> None:
             "y[[]*] is *, the exact answer *: off by * ulp",
             "          in  a wrong kernel",
             "        case  float32-normal-4x3: ordinary input, D = 3 (and * other cases)",
-            "likely cause  the variance is divided by D - 1 (matches y within * ulp)",
+            "likely cause  the variance is divided by D - 1 (matches y within * ulp;*",
             "# float32-normal-4x3: y[[]*",
             "subject = tv.load('*kernels.py:wrong')",
             "case = tv.case('float32-normal-4x3')",

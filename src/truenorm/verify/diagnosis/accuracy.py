@@ -33,6 +33,8 @@ LARGE_CASE = 2**16
 if a case of this size fails."""
 EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
+EXPLAINED = 0.9
+"""The least share of the error of a case that a cause must explain to be named for the case."""
 RECENT = 256
 """Cases whose unchanged steps stay in memory."""
 NARROWER = ("float32", "bfloat16", "float16")
@@ -70,13 +72,27 @@ class Evidence(NamedTuple):
 class Diagnosis(NamedTuple):
     """The likely cause in words (empty if unknown), and the number of hypotheses tried.
 
-    `cases` are the names of those in which a hypothesis has the errors of the result; empty for a
-    cause that is not a hypothesis.
+    `shares` are by name of a case: the share of its error that the cause explains. They are empty
+    for a cause that has no errors to compare.
     """
 
     cause: str
     tried: int
-    cases: frozenset[str] = frozenset()
+    shares: Mapping[str, float] = {}
+
+    def explained(self, case: str) -> str:
+        """Return the cause, with the share of the error of a case that it explains.
+
+        Examples
+        --------
+        >>> Diagnosis("eps is 0 (matches y within 1 ulp)", 9, {"a": 0.978}).explained("a")
+        'eps is 0 (matches y within 1 ulp; explains 97 % of the error of this case)'
+        """
+        if not self.cause or case not in self.shares:
+            return self.cause
+        words = f"explains {math.floor(100 * self.shares[case])} % of the error of this case)"
+        start, closing = self.cause[:-1], self.cause[-1]
+        return f"{start}; {words}" if closing == ")" else f"{self.cause} ({words}"
 
 
 UNKNOWN = Diagnosis("", 0)
@@ -100,6 +116,7 @@ class Match(NamedTuple):
     distance: float
     contrast: float
     ulp: float  # largest distance from the result
+    share: float  # of the error of the result that the hypothesis explains
 
 
 class Candidate(NamedTuple):
@@ -117,6 +134,11 @@ class Candidate(NamedTuple):
     def ulp(self) -> float:
         """Largest distance in ulp over the telling cases."""
         return max(each.ulp for each in self.matches.values() if each.telling)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of the error of each case that is explained."""
+        return {name: each.share for name, each in self.matches.items()}
 
 
 def diagnose(
@@ -138,8 +160,8 @@ def diagnose(
     for power in range(KAPPA_POWERS if by_size else 1):
         chosen, where = _explain(order, hypotheses, power, by_size=by_size)
         if chosen:
-            cases = frozenset(chosen[0].matches)
-            return Diagnosis(sentence(order[0].output, chosen, where), len(hypotheses), cases)
+            words = sentence(order[0].output, chosen, where)
+            return Diagnosis(words, len(hypotheses), chosen[0].shares)
     return unknown
 
 
@@ -321,7 +343,7 @@ def without_match(cause: str) -> str:
     >>> without_match("eps is left out (matches dx within 1 ulp)")
     'eps is left out'
     """
-    return re.sub(r" \(matches [^()]*\)$", "", cause)
+    return re.sub(r" \((matches|explains) [^()]*\)$", "", cause)
 
 
 def with_subject(words: str, output: str) -> str:
@@ -346,6 +368,9 @@ def candidates(
     for words, hypothesis in hypotheses:
         matches = _matches(order, hypothesis, power)
         if matches is None:
+            continue
+        wrong = [matches[each.case.name] for each in order if not each.correct]
+        if max((each.share for each in wrong), default=1.0) < EXPLAINED:
             continue
         telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
         if len(telling) >= MIN_CASES or any(
@@ -436,6 +461,10 @@ def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: i
             distance=rms_distance,
             contrast=contrast,
             ulp=float((from_result / ulps).max(initial=0.0)),
+            share=explained_share(
+                distance(evidence.result.astype(np.float64), right) / tolerance,
+                from_result / tolerance,
+            ),
         )
 
 
@@ -452,6 +481,23 @@ def distance(one: Float64s, other: Float64s) -> Float64s:
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     difference = np.abs(one - other)
     return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
+
+
+def explained_share(errors: Float64s, rest: Float64s) -> float:
+    """Return the share of errors that is explained, from what a cause leaves of them.
+
+    Infinite errors count alone: a cause explains them if it leaves nothing.
+
+    Examples
+    --------
+    >>> explained_share(np.array([3.0, 4.0]), np.array([0.3, -0.4]))
+    0.9
+    """
+    infinite = ~np.isfinite(errors)
+    if infinite.any():
+        return float((rest[infinite] == 0).mean())
+    total = _rms(errors)
+    return 1 - _rms(rest) / total if total else 0.0
 
 
 def _rms(values: Float64s) -> float:

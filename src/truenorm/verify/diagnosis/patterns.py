@@ -4,7 +4,7 @@ The description says which elements are wrong, which intermediate result must be
 input of another call was used, or how the error grows with kappa.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from truenorm.verify.diagnosis.accuracy import (
     compare_with_hypothesis,
     distance,
     distinguishing_size,
+    explained_share,
     is_large,
     sentence,
     with_subject,
@@ -121,19 +122,32 @@ class Errors(NamedTuple):
         return cls(evidence, excess, excess > 1)
 
 
-def describe(evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis]) -> str:
+class Description(NamedTuple):
+    """The errors of a result in words, and by case the share of its error that they explain.
+
+    The shares are empty if the words say where elements are wrong, or by how much.
+    """
+
+    words: str
+    shares: Mapping[str, float] = {}
+
+
+NOTHING = Description("")
+
+
+def describe(evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis]) -> Description:
     """Describe which elements, or which intermediate results, are wrong on ordinary input."""
     errors = [Errors.of(each) for each in evidence if each.result.size]
     small = [each for each in errors if not is_large(each.evidence)]
     wrong = [each for each in small if each.wrong.any()]
     if len(wrong) < MIN_CASES:
-        return ""
-    return (
-        _describe_region(errors, small, hypotheses)
-        or _describe_terms(small)
-        or _describe_sizes(errors)
-        or _describe_precision(small)
-    )
+        return NOTHING
+    if words := _describe_region(errors, small, hypotheses):
+        return Description(words)
+    by_terms = _describe_terms(small)
+    if by_terms.words:
+        return by_terms
+    return Description(_describe_sizes(errors) or _describe_precision(small))
 
 
 def _describe_precision(errors: Sequence[Errors]) -> str:
@@ -264,21 +278,22 @@ def _telling_of_earlier(each: Evidence, earlier: Sequence[Evidence], mixture: Mi
     return 0
 
 
-def _describe_terms(errors: Sequence[Errors]) -> str:
+def _describe_terms(errors: Sequence[Errors]) -> Description:
     """Name the intermediate result by whose error all wrong results are explained."""
     evidence = errors[0].evidence
     every = evidence.case.operation.knowledge.error_patterns(evidence.output).error_terms
     for count in (1, 2):
         fits = [
-            (each, multiples)
+            (each, fitted)
             for each in every
-            if len(each.terms) == count and (multiples := _fit_terms(errors, each)) is not None
+            if len(each.terms) == count and (fitted := _fit_terms(errors, each)) is not None
         ]
         if len(fits) == 1:
-            return _terms_in_words(errors, *fits[0])
+            ((terms, (multiples, shares)),) = fits
+            return Description(_terms_in_words(errors, terms, multiples), shares)
         if fits:
-            return ""
-    return ""
+            return NOTHING
+    return NOTHING
 
 
 def _terms_in_words(errors: Sequence[Errors], terms: ErrorTerms, multiples: Float64s) -> str:
@@ -308,9 +323,15 @@ def factor_in_words(multiples: Float64s) -> str:
     return f" by a factor of {factor}"
 
 
-def _fit_terms(errors: Sequence[Errors], terms: ErrorTerms) -> Float64s | None:
-    """Fit multiples of terms to errors; return the first in wrong rows, or None without a fit."""
-    fitted, cases = [], 0
+def _fit_terms(
+    errors: Sequence[Errors], terms: ErrorTerms
+) -> tuple[Float64s, dict[str, float]] | None:
+    """Fit multiples of terms to errors; return None without a fit.
+
+    Return the multiples of the first term in wrong rows, and the share of the errors of each case
+    that the fit explains.
+    """
+    fitted, cases, shares = [], 0, {}
     for each in errors:
         case, output = each.evidence.case, each.evidence.output
         once = case.shape[0] // case.repeats
@@ -329,7 +350,8 @@ def _fit_terms(errors: Sequence[Errors], terms: ErrorTerms) -> Float64s | None:
         changed = (np.abs(error) > CONTRAST * tolerance).any(axis=1)
         cases += bool(changed.any())
         fitted.append(multiples[changed, 0])
-    return np.concatenate(fitted) if cases >= MIN_CASES else None
+        shares[case.name] = explained_share(error / tolerance, rest / tolerance)
+    return (np.concatenate(fitted), shares) if cases >= MIN_CASES else None
 
 
 def fit(
@@ -351,35 +373,41 @@ def fit(
 
 
 class _RowErrors(NamedTuple):
-    """What the fit of `Growth.terms` to a row leaves: multiples, the rest, and kappa."""
+    """What the fit of `Growth.terms` to a row leaves: multiples, the rest, and kappa.
+
+    `shares` are the shares of the error of the case that each term explains, and the rest.
+    """
 
     multiples: Float64s  # (rows, terms)
     rest: Float64s  # root mean square of what no term explains, relative to the last term
     kappa: Float64s
     visible: Float64s  # least multiple that rounding does not explain
+    shares: tuple[float, ...]
 
 
-def describe_growth(evidence: Sequence[Evidence], failing: Collection[str] = ()) -> str:
-    """Name the cause of errors that grow with kappa, from what they have in common in a row.
-
-    Rows of the `failing` cases may be wrong because their squares overflow, too.
-    """
+def describe_growth(evidence: Sequence[Evidence]) -> Description:
+    """Name the cause of errors that grow with kappa, from what they have in common in a row."""
     growth = evidence[0].case.operation.knowledge.error_patterns(evidence[0].output).growth
     small = [each for each in evidence if each.result.size and not is_large(each)]
     if growth is None or not small:
-        return ""
+        return NOTHING
     rows = [_row_errors(each, growth) for each in small]
-    multiples, rest, kappa, visible = (np.concatenate(each) for each in zip(*rows, strict=True))
+    multiples, rest, kappa, visible = (
+        np.concatenate(each) for each in zip(*(row[:4] for row in rows), strict=True)
+    )
     unit = min(FLOAT32_ROUNDOFF, unit_roundoff(evidence[0].case.dtype))
     grows = partial(_grows, kappa, visible, unit)
     causes = [
         cause if grows(np.abs(multiples[:, k]), power) else ""
         for k, (power, cause) in enumerate(zip(growth.powers, growth.causes, strict=True))
     ]
+    causes.append(growth.rest if grows(rest, 1) else "")
     # A larger power of kappa hides smaller ones. Errors of single elements add up to a shift.
-    cause = causes[0] or (growth.rest if grows(rest, 1) else "") or causes[1]
-    overflow = _overflow([each for each in small if each.case.name in failing])
-    return "; ".join(filter(None, [cause, overflow])) if cause else ""
+    for k in (0, 2, 1):
+        if causes[k]:
+            shares = zip(small, (row.shares[k] for row in rows), strict=True)
+            return Description(causes[k], {each.case.name: share for each, share in shares})
+    return NOTHING
 
 
 def describe_overflow(evidence: Sequence[Evidence], cause: str = "") -> str:
@@ -490,10 +518,14 @@ def _row_errors(evidence: Evidence, growth: Growth) -> _RowErrors:
         multiples, rest = fit(parts, error, size)
         visible = np.full(once, _visible(evidence))
         spare = (case.shape[1] >= len(parts) + SPARE) & (_squares(case)[:once] < _limit(case) / 2)
+        explained = [multiples[:, [k]] * part for k, part in enumerate(parts)]
+        shares = [
+            explained_share(error / size, (error - each) / size) for each in (*explained, rest)
+        ]
         multiples = np.where(spare[:, np.newaxis], multiples, np.nan)
         rest = np.sqrt((rest**2).sum(axis=1) / (size**2).sum(axis=1))
         rest = np.where(spare, rest, np.nan)
-    return _RowErrors(multiples, rest, exact.scales.kappa[:once, 0], visible)
+    return _RowErrors(multiples, rest, exact.scales.kappa[:once, 0], visible, tuple(shares))
 
 
 def _visible(evidence: Evidence) -> float:

@@ -12,6 +12,7 @@ from truenorm.verify.diagnosis import behaviour
 from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, Evidence, diagnose
 from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain, depends_on_calls
 from truenorm.verify.diagnosis.patterns import (
+    Description,
     describe,
     describe_growth,
     describe_overflow,
@@ -76,7 +77,7 @@ def diagnose_all(
     inside = {case.name for case in cases}
     of_calls = diagnose_behaviour(symptoms, cases, records)
     diagnoses = {
-        **diagnose_accuracy(symptoms, measured, of_calls),
+        **diagnose_accuracy(symptoms, measured, of_calls, inside),
         **of_calls,
         **diagnose_recipes(symptoms, recipes),
         **_diagnose_bias(symptoms, [one for one in measured if one.case.name in inside]),
@@ -85,9 +86,12 @@ def diagnose_all(
 
 
 def diagnose_accuracy(
-    symptoms: Collection[Symptom], measured: Collection[MeasuredResult], of_calls: Diagnoses
+    symptoms: Collection[Symptom],
+    measured: Collection[MeasuredResult],
+    of_calls: Diagnoses,
+    inside: Collection[str],
 ) -> Diagnoses:
-    """Diagnose the inaccurate outputs of each type."""
+    """Diagnose the inaccurate outputs of each type; `inside` names the cases in the domain."""
     states = _states(of_calls)
     right_alone = {each.type_and_output for each in symptoms if each.record.call.kind == ALONE}
     places: dict[Place, list[Symptom]] = defaultdict(list)
@@ -101,7 +105,7 @@ def diagnose_accuracy(
             one for one in measured if one.type_and_output == place and not is_user_case(one.case)
         ]
         by_check = _diagnose_output(
-            failing, results, states.get(place), right_alone=place in right_alone
+            failing, results, states.get(place), inside, right_alone=place in right_alone
         )
         diagnoses |= {(guard, *place): diagnosis for guard, diagnosis in by_check.items()}
     return diagnoses
@@ -120,6 +124,7 @@ def _diagnose_output(
     failing: Sequence[Symptom],
     results: Sequence[MeasuredResult],
     state: Diagnosis | None,
+    inside: Collection[str],
     *,
     right_alone: bool,
 ) -> dict[str, Diagnosis]:
@@ -138,13 +143,17 @@ def _diagnose_output(
     if not evidence:
         return {}
     hypotheses = knowledge.hypotheses(output)
-    matching = _search(evidence, hypotheses, ordinary=ordinary)
+    # A cause of errors in the domain comes first: beyond it, kernels fail for other reasons, too.
+    within = [each for each in evidence if each.correct or each.case.name in inside]
+    matching = _search(within, hypotheses, ordinary=ordinary)
+    if not matching.cause and len(within) < len(evidence):
+        matching = _search(evidence, hypotheses, ordinary=ordinary)
     if state and (right_alone or not matching.cause):
         return dict.fromkeys(OF_ACCURACY, state)
     diagnosis = matching
     if not matching.cause:
-        growing = None if ordinary else {each.case.name for each in failing}
-        diagnosis = matching._replace(cause=_described(evidence, hypotheses, growing))
+        described = _described(evidence, hypotheses, ordinary=ordinary)
+        diagnosis = Diagnosis(described.words, matching.tried, described.shares)
     if ordinary:
         not_finite = any(each.guard == "finite" for each in on_ordinary)
         return dict.fromkeys(["ordinary", *["finite"][:not_finite]], diagnosis)
@@ -184,17 +193,13 @@ def _search(
 
 
 def _described(
-    evidence: Sequence[Evidence],
-    hypotheses: Mapping[str, Hypothesis],
-    growing: Collection[str] | None,
-) -> str:
-    """Describe the errors of a result that no hypothesis explains.
-
-    `growing` are the names of the failing cases if ordinary input is right.
-    """
-    stale = describe_stale(evidence)
-    if stale or growing is not None:
-        return stale or describe_growth(evidence, growing or ())
+    evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis], *, ordinary: bool
+) -> Description:
+    """Describe the errors of a result that no hypothesis explains."""
+    if stale := describe_stale(evidence):
+        return Description(stale)
+    if not ordinary:
+        return describe_growth(evidence)
     return describe([each for each in evidence if each.case.kind == "ordinary"], hypotheses)
 
 

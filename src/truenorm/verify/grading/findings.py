@@ -1,5 +1,6 @@
 """Turn symptoms into findings: one for each check, type and output, in order."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ import numpy as np
 
 from truenorm.tools.text import counted
 from truenorm.verify.calls import PLAIN
-from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, without_match
+from truenorm.verify.diagnosis.accuracy import EXPLAINED, UNKNOWN, Diagnosis, without_match
 from truenorm.verify.diagnosis.behaviour import depends_on_calls
 from truenorm.verify.grading.advice import ADVICE, advice
 from truenorm.verify.grading.report import ACCURACY, BATCH_INVARIANT, Finding, Grade
@@ -31,8 +32,8 @@ def make_findings(
 ) -> tuple[Finding, ...]:
     """Return one finding for each check, type and output, with the simplest example.
 
-    `not_run` is the number of cases that were skipped. A hypothesis is the cause if it reproduces
-    the errors of the example. If `batch` is "warn", a dependence on the batch is a warning.
+    `not_run` is the number of cases that were skipped. A cause is named if it explains the error
+    of the example. If `batch` is "warn", a dependence on the batch is a warning.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -41,9 +42,8 @@ def make_findings(
     findings = []
     for (guard, dtype, output), group in groups.items():
         diagnosis = diagnoses.get((guard, dtype, output), UNKNOWN)
-        if diagnosis.cases:
-            explained = [each for each in group if each.case.name in diagnosis.cases]
-            group, diagnosis = explained or group, diagnosis if explained else UNKNOWN
+        if diagnosis.shares:
+            group, diagnosis = _explained(group, diagnosis)
         shown = min(group, key=_example_order)
         text = shown.text
         slope = slopes.get((dtype, output))
@@ -67,7 +67,7 @@ def make_findings(
                 shown.case.sources,
                 len({each.case.name for each in groups[guard, dtype, output]}) - 1,
                 reproducer(shown, spec, after_others=of_state),
-                diagnosis.cause,
+                diagnosis.explained(shown.case.name),
                 diagnosis.tried,
                 tuple(sorted({each.case.family for each in groups[guard, dtype, output]})),
                 slope if verdict == ACCURACY else None,
@@ -78,6 +78,19 @@ def make_findings(
         )
     forward = symptoms[0].case.operation.outputs_of(backward=False) if symptoms else []
     return order_findings(findings, forward)
+
+
+def _explained(group: list[Symptom], diagnosis: Diagnosis) -> tuple[list[Symptom], Diagnosis]:
+    """Return the symptoms that a cause explains best, in whole percent, if it explains any.
+
+    Of a cause that explains no symptom of a group, nothing is said.
+    """
+    shares = {each.case.name: diagnosis.shares.get(each.case.name, 0.0) for each in group}
+    most = max(shares.values())
+    if most < EXPLAINED:
+        return group, UNKNOWN
+    best = [each for each in group if shares[each.case.name] >= math.floor(100 * most) / 100]
+    return best, diagnosis
 
 
 def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:

@@ -31,7 +31,7 @@ def evidence_of(kernel: Kernel, *kinds: str, output: str = "y", wrong: int = 3) 
 
 def described(kernel: Kernel, output: str = "y") -> str:
     evidence = evidence_of(kernel, "ordinary", output=output)
-    return patterns.describe(evidence, tv.LAYER_NORM.knowledge.hypotheses(output))
+    return patterns.describe(evidence, tv.LAYER_NORM.knowledge.hypotheses(output)).words
 
 
 def exact_y(case: Case) -> Float64s:
@@ -62,10 +62,12 @@ def off_like_kappa(x: Float64s, c: Float64s) -> Float64s:
 
 
 def test_one_pass_variance_is_told_by_the_square_of_kappa() -> None:
-    cause = patterns.describe_growth(evidence_of(in_float32(one_pass), "sweep", "hard", wrong=1))
-    assert cause.startswith("the variance is computed in one pass, as mean(x^2) - mean^2")
+    growth = patterns.describe_growth(evidence_of(in_float32(one_pass), "sweep", "hard", wrong=1))
+    assert growth.words.startswith("the variance is computed in one pass, as mean(x^2) - mean^2")
+    assert growth.shares["float32-offset-1e3-4x67"] > 0.99
+    assert growth.shares["float32-constant-4x67"] < 0.5
     near = patterns.describe_growth(evidence_of(in_float32(off_like_kappa), "sweep", wrong=1))
-    assert near == ""
+    assert near == patterns.NOTHING
 
 
 def with_shift(roundings: float) -> Kernel:
@@ -83,10 +85,14 @@ def with_shift(roundings: float) -> Kernel:
 
 
 def test_mean_in_one_number_is_told_by_kappa() -> None:
-    assert patterns.describe_growth(evidence_of(with_shift(1), "sweep", wrong=1)) == (
+    growth = patterns.describe_growth(evidence_of(with_shift(1), "sweep", wrong=1))
+    assert growth.words == (
         "the mean is held in one number, and its rounding error shifts the whole row"
     )
-    assert patterns.describe_growth(evidence_of(with_shift(99), "sweep", wrong=1)) == ""
+    assert growth.shares["float32-offset-1e4-4x67"] > 0.99
+    assert growth.shares["float32-offset-1-4x67"] < 0.9
+    more = patterns.describe_growth(evidence_of(with_shift(99), "sweep", wrong=1))
+    assert more == patterns.NOTHING
 
 
 @pytest.mark.parametrize(

@@ -305,13 +305,16 @@ def test_a_cause_is_named_beside_a_case_that_it_explains() -> None:
         for case, severity in ((explained, 1.0), (worse, 2.0))
     ]
     cause = "eps is left out (matches y within 1 ulp)"
-    for names, shown, named in (
-        ({explained.name}, explained, cause),
-        ({explained.name, worse.name}, worse, cause),
-        ({"float32-normal-4x5"}, worse, ""),
-        (set[str](), worse, cause),  # a cause that is not a hypothesis
+    most = "eps is left out (matches y within 1 ulp; explains {} % of the error of this case)"
+    for shares, shown, named in (
+        ({explained.name: 0.95}, explained, most.format(95)),
+        ({explained.name: 0.996, worse.name: 0.994}, worse, most.format(99)),
+        ({explained.name: 0.96, worse.name: 0.94}, explained, most.format(96)),
+        ({explained.name: 0.89, worse.name: 0.7}, worse, ""),
+        ({"float32-normal-4x5": 1.0}, worse, ""),
+        ({}, worse, cause),  # a cause without errors to compare
     ):
-        diagnosis = Diagnosis(cause, 9, frozenset(names))
+        diagnosis = Diagnosis(cause, 9, shares)
         diagnoses = {("ordinary", "float32", "y"): diagnosis}
         (one,) = make_findings(found, [], SubjectSpec("kernel.py"), 0, diagnoses)
         assert (one.case, one.cause) == (shown.name, named)
