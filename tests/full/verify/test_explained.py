@@ -1,0 +1,84 @@
+"""A cause explains the error of the case that is printed beside it.
+
+The kernels imitate packages for which a cause was named beside a case that it did not explain.
+"""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.grading.report import Finding
+from truenorm.verify.oracle import expected
+from truenorm.verify.types import Array, Float64s
+
+float32 = np.float32
+
+
+def in_lanes(lanes: int, terms: Array) -> Array:
+    """Sum rows as a loop over vectors does; the lanes are added by halves."""
+    terms = np.pad(terms, ((0, 0), (0, -terms.shape[1] % lanes)))
+    total = np.zeros((len(terms), lanes), float32)
+    for start in range(0, terms.shape[1], lanes):
+        total = total + terms[:, start : start + lanes]
+    while total.shape[1] > 1:
+        half = total.shape[1] // 2
+        total = total[:, :half] + total[:, half:]
+    return total
+
+
+def rms_norm_of_openvino(x: Array, gamma: Array, eps: float) -> Array:
+    with np.errstate(all="ignore"):
+        square = in_lanes(16, x * x) / float32(x.shape[1])
+        return np.asarray(x * (1 / np.sqrt(square + float32(eps))) * gamma)
+
+
+def layer_norm_of_paddle(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    size = float32(x.shape[1])
+    with np.errstate(all="ignore"):
+        c = x - in_lanes(8, x) / size
+        return np.asarray(c / np.sqrt(in_lanes(8, c * c) / size + float32(eps)) * gamma + beta)
+
+
+def finding_about_y(name: str, forward: Callable[..., Array]) -> Finding:
+    subject = tv.Subject(forward=forward, operation=name, dtypes=["float32"])
+    (finding,) = tv.verify(subject).findings
+    assert finding.output == "y"
+    return finding
+
+
+def printed_share(cause: str) -> float:
+    found = re.search(r"explains (\d+) % of the error of this case\)$", cause)
+    assert found, cause
+    return int(found[1]) / 100
+
+
+def explained(errors: Float64s, rest: Float64s) -> float:
+    return float(1 - np.linalg.norm(rest) / np.linalg.norm(errors))
+
+
+@pytest.mark.parametrize(("name", "forward", "lanes"), [
+    ("rms_norm", rms_norm_of_openvino, 16),
+    ("layer_norm", layer_norm_of_paddle, 8),
+])  # fmt: skip
+def test_a_sum_in_lanes_is_the_cause(name: str, forward: Callable[..., Array], lanes: int) -> None:
+    finding = finding_about_y(name, forward)
+    cause, case = finding.cause, tv.case(finding.case, operation=name)
+    assert cause.startswith(f"squares are summed in float32, in {lanes} lanes (matches y within")
+    # Of a row of equal magnitudes, an error of the sum is a factor of y - beta.
+    assert case.family == "equal-magnitudes"
+    exact = expected(case).wide["y"]
+    gamma = case.gamma.astype(np.float64)
+    beta = case.beta.astype(np.float64) if name == "layer_norm" else 0.0
+    inputs = (case.x, case.gamma, *([case.beta] if name == "layer_norm" else []))
+    errors = forward(*inputs, case.eps).astype(np.float64) - exact
+    w = float32(0.7) * float32(0.7)
+    total = in_lanes(lanes, np.full((1, case.shape[1]), w)).astype(np.float64) / case.shape[1]
+    right = float(float32(0.7)) ** 2 + case.eps
+    rest = errors - (exact - beta) * (np.sqrt(right / (total + case.eps)) - 1)
+    scale = expected(case).scale("y") * np.ones_like(gamma)
+    share = explained(errors / scale, rest / scale)
+    assert share > 0.9
+    assert abs(printed_share(cause) - share) < 0.02
