@@ -586,6 +586,12 @@ class Expected:
             wrong &= ~(np.isfinite(bounds.low) | np.isfinite(bounds.high))
         return np.asarray(wrong)
 
+    def number(self, output: str) -> Float64s:
+        """Return the exact answer in float64, before it is rounded to the type of the output."""
+        with np.errstate(all="ignore"):
+            rest = self.remainders[output] * self.ulps[output]
+        return self.wide[output] + np.where(np.isfinite(rest), rest, 0.0)
+
     def scale(self, output: str, power: int = 0) -> Float64s:
         """Return the natural scale of each element, for errors like that power of kappa."""
         scale = self._repeat(output, self.scales.of(output, power))

@@ -82,3 +82,12 @@ def test_a_sum_in_lanes_is_the_cause(name: str, forward: Callable[..., Array], l
     share = explained(errors / scale, rest / scale)
     assert share > 0.9
     assert abs(printed_share(cause) - share) < 0.02
+
+
+def test_the_number_before_rounding() -> None:
+    """The share of an error does not count the rounding of the exact answer, 0.3 ulp."""
+    case = tv.case("bfloat16-normal-4x17", operation="rms_norm")
+    x, gamma = (each.astype(np.float64) for each in (case.x, case.gamma))
+    y = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + case.eps) * gamma
+    np.testing.assert_allclose(expected(case).number("y"), y, rtol=1e-13)
+    assert np.abs(expected(case).wide["y"] / y - 1).max() > 1e-3

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Clamped, Hypothesis, Summed
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.sums import EQUALLY_GOOD, Drift, Fit, fit, ways
@@ -303,7 +304,7 @@ def _fit_limit(one: Evidence, clamped: Clamped) -> float:
 def _constant_factors(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
     """Yield the exact answer times a constant, fitted to one wrong case."""
     case, output, result, _ = one
-    exact = expected(case).wide[output]
+    exact = expected(case).number(output)
     with np.errstate(all="ignore"):
         fitted = float((result.astype(np.float64) * exact).sum() / (exact * exact).sum())
     if not math.isfinite(fitted):
@@ -314,7 +315,7 @@ def _constant_factors(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
 
 
 def _times(factor: float, output: str, case: Case) -> Float64s:
-    return factor * expected(case).wide[output]
+    return factor * expected(case).number(output)
 
 
 def sentence(output: str, chosen: Sequence[Candidate], where: str, place: str = "") -> str:
@@ -461,10 +462,7 @@ def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: i
             distance=rms_distance,
             contrast=contrast,
             ulp=float((from_result / ulps).max(initial=0.0)),
-            share=explained_share(
-                distance(evidence.result.astype(np.float64), right) / tolerance,
-                from_result / tolerance,
-            ),
+            share=_share(evidence, values, tolerance),
         )
 
 
@@ -481,6 +479,15 @@ def distance(one: Float64s, other: Float64s) -> Float64s:
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     difference = np.abs(one - other)
     return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
+
+
+def _share(evidence: Evidence, values: Float64s, tolerance: Float64s) -> float:
+    """Return the share of the error of a result that is explained; a result is rounded once."""
+    exact, output = expected(evidence.case), evidence.output
+    result = evidence.result.astype(np.float64)
+    errors = distance(result, exact.number(output))
+    rest = distance(result, rounded(values, exact.types[output]))
+    return explained_share(errors / tolerance, rest / tolerance)
 
 
 def explained_share(errors: Float64s, rest: Float64s) -> float:
