@@ -117,7 +117,7 @@ class Match(NamedTuple):
     distance: float
     contrast: float
     ulp: float  # largest distance from the result
-    share: float  # of the error of the result that the hypothesis explains
+    share: float = 1.0  # of the error of the result that the hypothesis explains
 
 
 class Candidate(NamedTuple):
