@@ -441,6 +441,8 @@ def forget(cases: Iterable[Case]) -> None:
 FLOAT32_ROUNDOFF = 2.0**-24
 LARGEST_SUM_ERROR = 1 / 8
 """The largest error that a sum in sequence may have, relative to the scale."""
+IN_SEQUENCE = ("sweep", "hard")
+"""Kinds of cases whose rows may be summed in sequence by a conditional kernel."""
 
 
 class AnswerBounds(NamedTuple):
@@ -611,16 +613,21 @@ class Expected:
         Types of 16 bits are for storage. Kernels compute in float32, where sums add next to
         nothing; otherwise zero would pass for a bfloat16 sum over many rows.
 
-        From the first power of kappa on, a column may be summed in sequence, with an error of u
-        for each of its n terms, up to `LARGEST_SUM_ERROR`.
+        From the first power of kappa on, a sum may be taken in sequence, up to
+        `LARGEST_SUM_ERROR`: over rows, with an error of u for each term; in rows of sweeps and
+        hard cases, of u/2, which is the error of the root of a mean square.
         """
         unit = unit_roundoff(self._case.dtype)
         roundings = 8.0 if unit <= FLOAT32_ROUNDOFF else 3.0
-        terms = self.scales.terms(output)
-        stable = roundings + math.sqrt(terms) / 4 * min(1.0, FLOAT32_ROUNDOFF / unit)
-        if power and not self._case.operation.is_rows(output):
-            return max(stable, min(8.0 + self._case.shape[0], LARGEST_SUM_ERROR / unit))
-        return stable
+        terms, relative = self.scales.terms(output), min(1.0, FLOAT32_ROUNDOFF / unit)
+        stable = roundings + math.sqrt(terms) / 4 * relative
+        if not power:
+            return stable
+        rows = 0 if self._case.operation.is_rows(output) else self._case.shape[0]
+        in_sequence = 8.0 + rows if rows else 0.0
+        if self._case.kind in IN_SEQUENCE:
+            in_sequence = max(in_sequence, (8.0 + (terms - rows) / 2) * relative)
+        return max(stable, min(in_sequence, LARGEST_SUM_ERROR / unit))
 
     def allowed(self, output: str, power: int = 0) -> Float64s:
         """Return the largest error allowed for each element: an ulp plus K*u*scale.

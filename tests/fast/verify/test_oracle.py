@@ -24,6 +24,7 @@ from truenorm.verify.oracle import (
     Arrays,
     LinearInRoot,
     compute_exact,
+    expected,
     fingerprint,
     pack,
     round_exactly,
@@ -349,3 +350,24 @@ class TestQuickLevel:
         assert found() == {"name": b"content"}
         sources_hash.write_text("of yesterday\n", encoding="utf-8")
         assert found() == {}
+
+
+@pytest.mark.parametrize(("output", "power", "roundings"), [
+    ("y", 0, 8 + 67**0.5 / 4), ("y", 1, 8 + 67 / 2), ("dx", 2, 8 + 67 / 2),
+    ("dgamma", 1, 8 + 67 / 2), ("dbeta", 1, 8 + 4),
+])  # fmt: skip
+def test_rows_of_hard_cases_may_be_summed_one_by_one(
+    output: str, power: int, roundings: float
+) -> None:
+    """Each of D additions errs by at most u, and the root of the sum by half of that."""
+    hard = expected(case("float32-sorted-4x67"))
+    assert hard.factor(output, power) == pytest.approx(roundings)
+    ordinary = expected(case("float32-normal-4x12"))
+    assert ordinary.factor("y", 1) == 8 + 12**0.5 / 4
+    narrow = expected(case("bfloat16-sorted-4x67"))
+    assert narrow.factor("y", 1) == narrow.factor("y") < 3.1
+
+
+def test_a_sum_in_sequence_has_no_error_as_large_as_the_result() -> None:
+    """In float16, 4096 rows may have an error of 1/8 of the scale, not of 2."""
+    assert expected(case("float16-many-rows-4096x8")).factor("dbeta", 1) == 2**11 / 8

@@ -12,6 +12,7 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.oracle import expected
+from truenorm.verify.report.wording import conclusion
 from truenorm.verify.types import Array, Float64s
 
 float32 = np.float32
@@ -44,8 +45,13 @@ def layer_norm_of_paddle(x: Array, gamma: Array, beta: Array, eps: float) -> Arr
 
 def finding_about_y(name: str, forward: Callable[..., Array]) -> Finding:
     subject = tv.Subject(forward=forward, operation=name, dtypes=["float32"])
-    (finding,) = tv.verify(subject).findings
+    report = tv.verify(subject)
+    (finding,) = report.findings
     assert finding.output == "y"
+    assert [each.grade for each in report.grades] == ["conditional"]
+    assert re.fullmatch(
+        r"1 finding; below stable: y in float32 \(\d+ units\)\.", conclusion(report)
+    )
     return finding
 
 

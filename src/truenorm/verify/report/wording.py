@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from truenorm.tools.text import counted, duration, number, short_number
@@ -335,14 +336,25 @@ def conclusion(report: Report) -> str:
     parts = []
     if new := report.failures:
         parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))
-    below: dict[str, list[str]] = {}
+    below: dict[str, list[Grade]] = {}
     for grade in report.grades:
         if not report.accepts(grade):
-            below.setdefault(grade.dtype, []).append(grade.output)
+            below.setdefault(grade.dtype, []).append(grade)
     if below:
-        places = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in below.items())
-        parts.append(f"below {report.require}: {places}")
+        places = (
+            f"{' '.join(each.output for each in grades)} in {dtype}{_units(report, grades)}"
+            for dtype, grades in below.items()
+        )
+        parts.append(f"below {report.require}: {', '.join(places)}")
     return "; ".join(parts) + f"{_rest(report)}."
+
+
+def _units(report: Report, grades: Sequence[Grade]) -> str:
+    """Return the largest error of the grades, in parentheses, where natural units decide."""
+    largest = max(each.max_natural for each in grades)
+    if report.require not in ("stable", "conditional") or not math.isfinite(largest):
+        return ""
+    return f" ({'up to ' * (len(grades) > 1)}{number(largest)} units)"
 
 
 def batch_line(report: Report) -> str:
