@@ -183,10 +183,10 @@ def naive_cross_entropy(x: Array, label: Array) -> Any:
 
 
 CROSS_ENTROPY = {
-    "the largest is not subtracted": Bug(naive_cross_entropy, None),
-    "the next label": Bug(
-        partial(cross_entropy, shift=1), None, "at_label is the element after it"
+    "the largest is not subtracted": Bug(
+        naive_cross_entropy, None, "top is not subtracted: exp overflows"
     ),
+    "the next label": Bug(partial(cross_entropy, shift=1), None),
     "a partial tile": Bug(
         partial(cross_entropy, total=lambda e: along(whole_tiles(e))),
         None,
@@ -195,14 +195,11 @@ CROSS_ENTROPY = {
     "the sum of another row": Bug(
         partial(cross_entropy, total=lambda e: rolled(along(e))),
         None,
-        "s is that of the previous row",
     ),
     "no one at the label": Bug(
         None, partial(cross_entropy_backward, at_label=0.0), "the gradient of at_label is left out"
     ),
-    "dy is left out": Bug(
-        None, lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved), "dy is"
-    ),
+    "dy is left out": Bug(None, lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved)),
 }
 
 # L2 norm.

@@ -16,6 +16,7 @@ TEXTS = {
     "first": "{}",
     "pad": "{}",
     "spread": "{}",
+    "put": "{}",
     "largest": "max({})",
     "power": "({})**{}",
     "inverse_root": "1/sqrt({})",

@@ -203,8 +203,8 @@ class FormulaOperation(Operation):
     def exact(self, case: Case) -> dict[str, Float64s]:
         """Return the answers.
 
-        They are NaN in rows where a result has no value. With comparisons, whose result for NaN is
-        a choice, they are NaN in rows that are not finite.
+        They are NaN in finite rows where a result has no value. With comparisons, whose result for
+        NaN is a choice, they are NaN in rows that are not finite.
         """
         once = case.part(slice(case.shape[0] // case.repeats))
         kinds, inputs = output_types(once), self.given_of(once)
@@ -214,9 +214,10 @@ class FormulaOperation(Operation):
             pairs = answers.rounded(name, kind)
             shape = self._shape_of(name, once)
             arrays[name] = np.broadcast_to(pairs, (*shape, 2)).reshape(*self._flat(name, shape), 2)
-        undefined = _nan_rows({name: arrays[name][..., 0] for name in self._results})
+        special = _nan_rows({name: 0.0 * each for name, each in once.rows.items()})
+        undefined = _nan_rows({name: arrays[name][..., 0] for name in self._results}) & ~special
         if self._compares:
-            undefined = undefined | _nan_rows({n: 0.0 * each for n, each in once.rows.items()})
+            undefined = undefined | special
         for name, pairs in arrays.items():
             nan = undefined if self.is_rows(name) else undefined.max(axis=0)
             arrays[name] = np.where(nan[..., np.newaxis], np.array([np.nan, 0.0]), pairs)

@@ -121,4 +121,5 @@ class _OnTensors:
                 for array, result in zip(arrays, results, strict=True)
             ]
             gradients = self._tensors.gradients(results, incoming, wanted)
-            return tuple(map(self._tensors.array, gradients))
+            found = [*map(self._tensors.array, gradients)]
+            return found[0] if len(found) == 1 else tuple(found)

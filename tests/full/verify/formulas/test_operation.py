@@ -151,3 +151,22 @@ def test_a_formula_that_overflows_is_refused() -> None:
     case = tv.case("float32-large-values-4x67", operation=operation)
     with pytest.raises(ValueError, match="overflows in float64 for float32-large-values-4x67"):
         expected(case).allowed("y")
+
+
+def test_a_nan_stays_in_its_element() -> None:
+    """Tanh has no sums: other elements of the row have answers."""
+    operation = tv.formula(lambda x: 30.0 * f.tanh(x / 30.0), name="softcap")
+    case = tv.case("float32-special-0-6x67", operation=operation)
+    assert np.array_equal(np.isnan(expected(case).wide["y"]), np.isnan(case.x))
+
+
+def test_a_row_without_a_value_is_not_judged() -> None:
+    """All of it is masked: 0/0. A row with a value must have it."""
+    operation = SHIPPED["masked_softmax"]
+    case = tv.case("float32-normal-4x8", operation=operation)
+    mask = np.ones_like(case.x)
+    mask[0] = -1.0
+    answers = expected(case.with_inputs(mask=mask))
+    assert np.isnan(answers.wide["dx"]).all(axis=1).tolist() == [True, False, False, False]
+    result = np.zeros_like(case.x)
+    assert not answers.misplaced("y", result).any()
