@@ -513,8 +513,11 @@ def _or_one(w: Objects) -> Objects:
 
 
 def _product(p: Objects, q: Objects) -> Objects:
-    """Multiply; most factors are 0, since inputs have no r and xhat has no rational part."""
-    if p.any() and q.any():
+    """Multiply; most factors are 0, since inputs have no r and xhat has no rational part.
+
+    0 times an undefined number is undefined.
+    """
+    if (p.any() and q.any()) or (p != p).any() or (q != q).any():
         return np.asarray(p * q)
     return np.full(np.broadcast_shapes(p.shape, q.shape), Fraction(0), object)
 

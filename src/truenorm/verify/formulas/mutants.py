@@ -293,7 +293,7 @@ def _functions(of: Formula) -> Mutants:
             yield words.format(node), {node: partial(_of_argument, values)}
         if node.op == "exp" and node.args[0].op == "sub" and node.args[0].args[1].op == "largest":
             x, top = node.args[0].args
-            unshifted = {top: times(0.0), node: partial(_not_shifted, x)}
+            unshifted: Changes = {top: times(0.0), node: partial(_not_shifted, x)}
             yield f"{top!r} is not subtracted: exp overflows", unshifted
         if node.op == "select":
             condition, *branches = node.args

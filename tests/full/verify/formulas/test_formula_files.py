@@ -1,5 +1,6 @@
 """Formulas in files: targets, and functions that are judged by them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 import truenorm.verify as tv
 from truenorm.cli.app import app
+from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
 
 FORMULAS = """
@@ -117,3 +119,19 @@ def test_the_command_judges_a_function() -> None:
     assert result.exit_code == 0, result.output
     assert "softmax on NumPy arrays: softmax, quick level" in result.output
     assert "PASS: no finding" in result.output
+
+
+ROWS = np.ones((4, 64), np.float32)
+REFUSED: dict[str, Callable[[Operation], object]] = {
+    "bound": lambda operation: tv.bound(operation, ROWS),
+    "a case of your own shape": lambda operation: tv.case_of_shape((4, 64), operation=operation),
+    "a case of your own data": lambda operation: tv.case_from({"x": ROWS}, operation=operation),
+    "the folder of a command": lambda operation: tv.Subject(command=["./a"], operation=operation),
+    "torch_subject": lambda operation: tv.torch_subject(np.exp, operation=operation),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_a_norm_refuses_a_formula(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}.* needs a result of truenorm.verify.norm"):
+        REFUSED[name](as_operation("softmax"))

@@ -236,3 +236,12 @@ def test_softmax_of_equal_numbers() -> None:
         "y", "float32"
     )
     assert values[0].tolist() == [[0.125, 0.0]] * 8
+
+
+def test_zero_times_an_undefined_number_is_undefined() -> None:
+    """Also where the whole row is 0."""
+    x = given("x", [0, 1])
+    y = x * f.inverse_root(f.total(x * x))
+    values = Answers({"y": y}, {"x": np.array([[0.0, 0.0], [3.0, 4.0]])}).rounded("y", "float32")
+    assert np.isnan(values[0, :, 0]).all()
+    assert values[1, :, 0].tolist() == np.array([0.6, 0.8], np.float32).tolist()

@@ -1,0 +1,130 @@
+"""Ten operations that do not ship, by formulas that the page explains; honest kernels pass."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.formulas import (
+    exp,
+    first,
+    inverse_root,
+    largest,
+    log,
+    mean,
+    tanh,
+    total,
+    where,
+)
+from truenorm.verify.formulas.operation import FormulaOperation
+
+PLACES = ("normal-4x17", "normal-4x67", "large-values-4x67", "zeros-4x67", "special-0-6x67")
+
+
+def along(x: Any) -> Any:
+    return x.sum(-1, keepdims=True)
+
+
+def sink_attention(x: Any, sink: Any) -> Any:
+    of_row = largest(x)
+    top = where(sink > of_row, sink, of_row)
+    e = exp(x - top)
+    return e / (total(e) + exp(sink - top))
+
+
+def attend(x: Any, sink: Any) -> Any:
+    top = np.maximum(x.max(-1, keepdims=True), sink[:, None])
+    e = np.exp(x - top)
+    return e / (along(e) + np.exp(sink[:, None] - top))
+
+
+def log_cosh(x: Any, target: Any) -> Any:
+    d = abs(x - target)
+    return mean(d + log(1.0 + exp(-2.0 * d)) - log(2.0))
+
+
+def log_cosh_loss(x: Any, target: Any) -> Any:
+    d = np.abs(x - target)
+    return (d + np.log1p(np.exp(-2 * d)) - x.dtype.type(math.log(2))).mean(-1)
+
+
+def huber(x: Any, target: Any) -> Any:
+    d = abs(x - target)
+    return where(d <= 1.0, 0.5 * d * d, d - 0.5)
+
+
+def huber_loss(x: Any, target: Any) -> Any:
+    d = np.abs(x - target)
+    return np.where(d <= 1, 0.5 * d * d, d - 0.5).astype(x.dtype)
+
+
+def squared_relu(x: Any) -> Any:
+    return where(x > 0.0, x**2, 0.0)
+
+
+def softcap(x: Any) -> Any:
+    return 30.0 * tanh(x / 30.0)
+
+
+def layer_scale(x: Any, branch: Any, gamma: Any) -> Any:
+    return x + gamma * branch
+
+
+def part_norm(x: Any, gamma: Any, eps: Any) -> Any:
+    w = mean(first(x, 0.25) ** 2)
+    return x * inverse_root(w + eps) * gamma
+
+
+def normalize_by_part(x: Any, gamma: Any, eps: float) -> Any:
+    part = x[..., : max(1, x.shape[-1] // 4)]
+    return x / np.sqrt((part * part).mean(-1, keepdims=True) + x.dtype.type(eps)) * gamma
+
+
+def logsumexp(x: Any) -> Any:
+    top = largest(x)
+    return top + log(total(exp(x - top)))
+
+
+def log_of_sum(x: Any) -> Any:
+    top = x.max(-1, keepdims=True)
+    return (top + np.log(along(np.exp(x - top))))[:, 0]
+
+
+def polynomial(x: Any) -> Any:
+    return x * (0.5 + x * (0.25 - 0.125 * x))
+
+
+def weight_norm(v: Any, g: Any) -> Any:
+    r = inverse_root(total(v * v))
+    return g * v * r
+
+
+FORMULAS: dict[str, tuple[Callable[[], FormulaOperation], Callable[..., Any]]] = {
+    "attention with a sink": (lambda: tv.formula(sink_attention, columns=["sink"]), attend),
+    "log-cosh": (lambda: tv.formula(log_cosh, constants=["target"]), log_cosh_loss),
+    "Huber": (lambda: tv.formula(huber, constants=["target"]), huber_loss),
+    "squared ReLU": (lambda: tv.formula(squared_relu), lambda x: np.maximum(x, 0) ** 2),
+    "softcap": (lambda: tv.formula(softcap), lambda x: 30 * np.tanh(x / 30)),
+    "LayerScale": (lambda: tv.formula(layer_scale), lambda x, branch, gamma: x + gamma * branch),
+    "RMSNorm of a part": (lambda: tv.formula(part_norm), normalize_by_part),
+    "logsumexp": (lambda: tv.formula(logsumexp), log_of_sum),
+    "a polynomial": (
+        lambda: tv.formula(polynomial),
+        lambda x: x * (0.5 + x * (0.25 - 0.125 * x)),
+    ),
+    "weight norm": (
+        lambda: tv.formula(weight_norm, columns=["g"]),
+        lambda v, g: g[:, None] * v / np.sqrt(along(v * v)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_honest_kernels_pass(name: str) -> None:
+    operation, kernel = FORMULAS[name]
+    subject = tv.Subject(kernel, operation=operation(), name=name)
+    for place in PLACES:
+        tv.check(subject, tv.case(f"float32-{place}", operation=subject.operation))
