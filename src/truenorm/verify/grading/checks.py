@@ -19,9 +19,12 @@ from truenorm.verify.grading.symptoms import (
     measure,
 )
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle import Expected, expected
+from truenorm.verify.oracle import Expected, expected, output_types
 from truenorm.verify.running.records import Record
 from truenorm.verify.types import Array
+
+POWERS_OF_TWO = "e8m0"
+"""A type whose numbers are powers of two: a step is a factor."""
 
 
 def check_case(
@@ -124,7 +127,10 @@ def accuracy_symptom(one: MeasuredResult, got: float, right: float) -> Symptom:
     got, right = (0 if each == 0 else each for each in (got, right))  # no -0
     text = f"{output}{list(error.at)} is {got}, the exact answer {right}"
     if got != 0 and right != 0 and not error.not_finite:
-        text += f": off by {error.ulp_at:.3g} ulp"
+        if output_types(case)[output] == POWERS_OF_TWO:
+            text += f": off by a factor of {2.0 ** round(error.ulp_at):g}"
+        else:
+            text += f": off by {error.ulp_at:.3g} ulp"
     if case.kind in ("special", "subnormal"):
         guard = case.kind
     else:

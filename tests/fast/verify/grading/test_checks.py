@@ -14,10 +14,16 @@ from shared.verify.planted.registry import PLANTED
 from shared.verify.recorded import in_float64
 from truenorm.verify.calls import Call
 from truenorm.verify.collecting import collect, records_of
-from truenorm.verify.grading.checks import check_case, relax_sums
+from truenorm.verify.grading.checks import accuracy_symptom, check_case, relax_sums
 from truenorm.verify.grading.consequences import drop_consequences
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.symptoms import UNEXPLAINED, MeasuredResult, Symptom, measure
+from truenorm.verify.grading.symptoms import (
+    UNEXPLAINED,
+    Error,
+    MeasuredResult,
+    Symptom,
+    measure,
+)
 from truenorm.verify.inputs.families import SERVED_SHAPES, served
 from truenorm.verify.judge import grade_records, scope
 from truenorm.verify.oracle import EXPECTED_BY_CASE, Expected, expected
@@ -331,3 +337,15 @@ def test_answers_of_cases_that_are_only_compared_are_not_computed() -> None:
     assert not report.results
     assert not report.findings
     assert not EXPECTED_BY_CASE.keys() & {*cases}
+
+
+@pytest.mark.parametrize(("output", "steps", "words"), [
+    ("scale", 1.0, "a factor of 2"), ("scale", 3.0, "a factor of 8"), ("codes", 3.0, "3 ulp"),
+])  # fmt: skip
+def test_a_step_of_a_power_of_two_is_a_factor(output: str, steps: float, words: str) -> None:
+    norm = tv.norm("rms_norm", quant=tv.Quant("mxfp8"))
+    one = next(iter(tv.cases("float32", operation=norm)))
+    error = Error(steps, steps, UNEXPLAINED, correct=False, at=(), ulp_at=steps, not_finite=False)
+    result = MeasuredResult(one, Record(one.name, Call()), output, np.ones(1), error, 8.0)
+    text = accuracy_symptom(result, 2.0**steps, 1.0).text
+    assert text.endswith(f"the exact answer 1.0: off by {words}")

@@ -38,7 +38,7 @@ def test_one_annotation_for_each_finding_of_its_own() -> None:
 
 def test_a_grade_that_is_too_low_is_annotated() -> None:
     (line,) = annotations(made(of_y="unstable"))
-    assert line == "::error title=truenorm%3A kernel::below stable: y in float32."
+    assert line == "::error title=truenorm%3A kernel::below stable: y in float32 (1.0 units)."
 
 
 @pytest.mark.parametrize(
