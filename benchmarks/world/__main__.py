@@ -62,6 +62,7 @@ def row_of(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
     names = [each.partition("==")[0].partition("[")[0] for each in norm.package.requirements]
     about["versions"] = versions(python, ["numpy", *names])
     outcome = in_time(norm, limits)
+    about["limits"] = limits._asdict()
     return {**about, **outcome, "run_seconds": round(time.monotonic() - started, 1)}
 
 

@@ -173,15 +173,17 @@ def not_tried(tried: Iterable[Tried]) -> str:
 
 def how(report: Mapping[str, Any]) -> str:
     """Return machine, date and limits."""
-    facts, limits = report["machine"], report["limits"]
+    facts = report["machine"]
+    limits = [row.get("limits", report["limits"]) for row in report["rows"]]
+    times = " or ".join(f"{each:g}" for each in sorted({each["time"] for each in limits}))
     packages = {row["package"] for row in report["rows"] if row["outcome"] == "judged"}
     return (
         f"{len(packages)} packages, each in its environment with exact versions, a process for "
         "each norm.\n"
         f"Run on {facts['date']}: {facts['cpu']}, {facts['instructions']}, {facts['cores']} "
         f"cores, Python {facts['python']}, quick level.\n"
-        f"Calls of a norm may take about {limits['time']:g} s, and a row {limits['row']:g} s in "
-        "all; *cases* is the number that were judged in that time.\n"
+        f"Calls of a norm may take about {times} s; *cases* is the number that were judged in "
+        "that time.\n"
         "A dependence on the batch is a warning; it does not fail a library."
     )
 
