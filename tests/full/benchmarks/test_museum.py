@@ -24,6 +24,8 @@ NAMED: dict[str, list[str]] = {
     f"{kind}-{case['name']}": [] for own in OWN.values() for case in own for kind in FORMATS
 }
 
+WORSE = NAMED | {"float32-odd-width": ["y"]}
+
 
 def row(name: str, operation: str) -> dict[str, Any]:
     """Return a row of a norm that passes everything."""
@@ -41,6 +43,7 @@ def page(**changed: Any) -> str:
     """Return the page if the layer norm of JAX has other results."""
     rows = [row("torch", "layer_norm"), row("JAX", "layer_norm,eps=1e-5") | changed]
     rows += [row("torch rms", "rms_norm"), {"name": "late", "outcome": "too slow"}]
+    rows += [row(name, "rms_norm") | {"named": WORSE} for name in ("a", "b")]
     return museum.page({"machine": {"date": "2001-02-03", "cpu": "an abacus"}, "rows": rows})
 
 
@@ -88,7 +91,7 @@ def test_failing_norms() -> None:
     assert "- **Fail in float32:** none" in by_case["float32-one-row"]
     assert cells(text, "layer-norm", "mean-2000") == "[1]{.grade-fail} | 2 | JAX"
     assert cells(text, "layer-norm", "one-row") == "[0]{.grade-pass} | 2 | -"
-    assert cells(text, "rms-norm", "odd-width") == "[0]{.grade-pass} | 1 | -"
+    assert cells(text, "rms-norm", "odd-width") == "[2]{.grade-fail} | 3 | all but torch rms"
 
 
 def test_cases_of_a_verdict() -> None:
