@@ -1,5 +1,7 @@
 """Operations of formulas: names, roles and refusals."""
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -170,3 +172,15 @@ def test_a_row_without_a_value_is_not_judged() -> None:
     assert np.isnan(answers.wide["dx"]).all(axis=1).tolist() == [True, False, False, False]
     result = np.zeros_like(case.x)
     assert not answers.misplaced("y", result).any()
+
+
+def test_norms_need_no_flint() -> None:
+    """A subject runs in an environment that has its package and NumPy alone."""
+    code = "import sys; sys.modules['flint'] = None; import truenorm.verify.operations"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_operation_has_its_name(name: str) -> None:
+    assert name in SHIPPED
+    assert SHIPPED[name].name == name
