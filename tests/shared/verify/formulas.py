@@ -186,7 +186,9 @@ CROSS_ENTROPY = {
     "the largest is not subtracted": Bug(
         naive_cross_entropy, None, "top is not subtracted: exp overflows"
     ),
-    "the next label": Bug(partial(cross_entropy, shift=1), None),
+    "the next label": Bug(
+        partial(cross_entropy, shift=1), None, "at_label is the element after it"
+    ),
     "a partial tile": Bug(
         partial(cross_entropy, total=lambda e: along(whole_tiles(e))),
         None,

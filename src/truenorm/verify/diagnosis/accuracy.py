@@ -516,8 +516,12 @@ def _finite(values: Float64s) -> Float64s:
 
 
 def _row_rms(values: Float64s) -> Float64s:
-    """Return the root mean square along the last axis, ignoring non-finite elements."""
-    return np.asarray(np.sqrt((_finite(values) ** 2).mean(axis=-1, keepdims=True)))
+    """Return the root mean square along the last axis, ignoring non-finite elements.
+
+    Of one number for each row, it is that of all rows.
+    """
+    axis = -1 if values.shape[-1] > 1 or values.ndim < 2 else 0
+    return np.asarray(np.sqrt((_finite(values) ** 2).mean(axis=axis, keepdims=True)))
 
 
 def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s, power: int = 0) -> Float64s:
