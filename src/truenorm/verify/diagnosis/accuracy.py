@@ -370,7 +370,8 @@ def candidates(
         matches = _matches(order, hypothesis, power)
         if matches is None:
             continue
-        wrong = [matches[each.case.name] for each in order if not each.correct]
+        names = {each.case.name for each in order if not each.correct}
+        wrong = [match for name, match in matches.items() if name in names]
         if max((each.share for each in wrong), default=1.0) < EXPLAINED:
             continue
         telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]

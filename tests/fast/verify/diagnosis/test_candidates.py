@@ -14,7 +14,9 @@ from truenorm.verify.diagnosis.accuracy import (
     candidates,
     distinguishing_size,
 )
+from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
+from truenorm.verify.types import Float64s
 
 
 def candidate(words: str, value: float, distance: float) -> Candidate:
@@ -83,3 +85,18 @@ def test_sizes_in_words() -> None:
     right = [by_size[12]]
     for wrong in (right, [*right, by_size[17]]):
         assert not distinguishing_size(wrong, right)
+
+
+def test_a_hypothesis_may_say_nothing_of_a_failing_case() -> None:
+    """It is NaN in a case whose sums it cannot compute."""
+    cases = [tv.case(f"float32-normal-4x{size}") for size in (12, 17, 64)]
+
+    def doubled(case: Case) -> Float64s:
+        return (np.nan if case is cases[2] else 2.0) * expected(case).wide["y"]
+
+    evidence = [
+        Evidence(case, "y", (2.0 * expected(case).wide["y"]).astype(np.float32), correct=False)
+        for case in cases
+    ]
+    (found,) = candidates([("doubled", doubled)], evidence)
+    assert found.shares.keys() == {case.name for case in cases[:2]}
