@@ -44,6 +44,7 @@ REPORTS = {
     "jax-standardize": Reported("jax", ("jax",)),
     "mlx-sums": Reported("mlx", ("mlx.core",)),
     "opencv-layer-norm": Reported("opencv-python-headless", ("cv2", "onnx.helper")),
+    "paddle-layer-norm": Reported("paddlepaddle", ("paddle",)),
     "pytorch-layer-norm": Reported("torch", ("torch",)),
     "tract-layer-norm": Reported("tract", ("onnx", "tract")),
 }
