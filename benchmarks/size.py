@@ -1,10 +1,11 @@
 """``python -m benchmarks.size [CHECKOUT]``: how large the repository is, and how far calls travel.
 
 For src, tests and benchmarks: Python files, lines, lines of imports and ``__all__``, and folders;
-the words of the docs; and, of some calls, the files of the package in which a Python function is
-called. The calls are made twice, and the second is counted. ``--words`` prints the words of each
-page instead: those of its sentences and tables, and all. ``--wheel FILE`` prints the bytes of each
-part of a wheel instead, unpacked and packed.
+the lines of each part of the package and of its largest files; the words of the docs; and, of some
+calls, the files of the package in which a Python function is called. The calls are made twice, and
+the second is counted. ``--words`` prints the words of each page instead: those of its sentences
+and tables, and all. ``--wheel FILE`` prints the bytes of each part of a wheel instead, unpacked and
+packed.
 """
 # A command prints its result.
 
@@ -15,6 +16,8 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Any, cast
@@ -48,6 +51,24 @@ def tree_size(folder: Path) -> tuple[int, int, int, int]:
     texts = [path.read_text(encoding="utf-8") for path in paths]
     lines = sum(text.count("\n") for text in texts)
     return len(paths), lines, sum(map(lines_of_imports, texts)), len({p.parent for p in paths})
+
+
+def lines_of_files(package: Path) -> dict[PurePosixPath, int]:
+    """Return the lines of each Python file of a package, the largest first."""
+    lines = {
+        PurePosixPath(path.relative_to(package).as_posix()): path.read_text("utf-8").count("\n")
+        for path in package.rglob("*.py")
+    }
+    return dict(sorted(lines.items(), key=lambda item: -item[1]))
+
+
+def lines_by_part(files: Mapping[PurePosixPath, int]) -> Counter[str]:
+    """Return the lines of each part: a folder, or in verify the folder of a folder."""
+    parts: Counter[str] = Counter()
+    for path, lines in files.items():
+        depth = 2 if path.parts[0] == "verify" else 1
+        parts["/".join(path.parent.parts[:depth]) or "modules"] += lines
+    return parts
 
 
 NOT_BY_HAND = re.compile(r"<!-- begin ([^>]+) -->.*?<!-- end \1 -->", re.DOTALL)
@@ -158,6 +179,13 @@ def main(argv: list[str] | None = None) -> int:
     for tree in TREES:
         files, lines, imports, folders = tree_size(root / tree)
         print(f"{tree:12s}{files:8d}{lines:8d}{imports:9d}{folders:9d}")
+    files_of_package = lines_of_files(root / "src" / "truenorm")
+    print(f"{'':12s}{'lines':>16s}  of src, by part")
+    for part, lines in sorted(lines_by_part(files_of_package).items()):
+        print(f"{'':12s}{lines:16d}  {part}")
+    print(f"{'':12s}{'lines':>16s}  of the largest files")
+    for path, lines in list(files_of_package.items())[:20]:
+        print(f"{'':12s}{lines:16d}  {path}")
     print("docs        {:8d} words by hand, {} in all".format(*together))
     for trip in TRIPS:
         done = subprocess.run(
