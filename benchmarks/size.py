@@ -4,8 +4,8 @@ For src, tests and benchmarks: Python files, lines, lines of imports and ``__all
 the lines of each part of the package and of its largest files; the words of the docs; and, of some
 calls, the files of the package in which a Python function is called. The calls are made twice, and
 the second is counted. ``--words`` prints the words of each page instead: those of its sentences
-and tables, and all. ``--wheel FILE`` prints the bytes of each part of a wheel instead, unpacked and
-packed.
+and tables, and all. ``--wheel FILE`` prints the bytes of each part of a wheel instead, unpacked
+and packed.
 """
 # A command prints its result.
 

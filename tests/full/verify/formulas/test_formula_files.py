@@ -122,7 +122,7 @@ def test_the_command_judges_a_function() -> None:
 
 
 ROWS = np.ones((4, 64), np.float32)
-REFUSED: dict[str, Callable[[Operation], object]] = {
+UNSUPPORTED: dict[str, Callable[[Operation], object]] = {
     "bound": lambda operation: tv.bound(operation, ROWS),
     "a case of your own shape": lambda operation: tv.case_of_shape((4, 64), operation=operation),
     "a case of your own data": lambda operation: tv.case_from({"x": ROWS}, operation=operation),
@@ -131,7 +131,7 @@ REFUSED: dict[str, Callable[[Operation], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNSUPPORTED)
 def test_what_needs_a_norm_refuses_a_formula(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}.* needs a result of truenorm.verify.norm"):
-        REFUSED[name](as_operation("softmax"))
+        UNSUPPORTED[name](as_operation("softmax"))
