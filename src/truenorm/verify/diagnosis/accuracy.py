@@ -35,11 +35,13 @@ if a case of this size fails."""
 EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
 EXPLAINED = 0.9
-"""The least share of the error of a case that a cause must explain to be named for the case."""
+"""The least share of the squared error of a case that a cause named for the case explains."""
 RECENT = 256
 """Cases whose unchanged steps stay in memory."""
 NARROWER = ("float32", "bfloat16", "float16")
 """Types of partial sums that are tried in every type."""
+LEAST_OF_TYPE = 2.0**-6
+"""Partial sums of a type leave at least so much of its unit roundoff in the largest error."""
 WIDE_CASES = 4
 """Cases beside the worst in which ways of a sum are compared."""
 FACTOR_DIGITS = (1, 2, 3, 4)
@@ -212,10 +214,16 @@ def _sums(
 
     The ways are found on the largest of the wrong cases, and compared on other wide cases.
     """
-    first = max(wrong, key=lambda each: np.abs(_drift(each, each.result)).max(initial=0.0))
+    largest, first = max(
+        ((np.abs(_drift(each, each.result)).max(initial=0.0), each) for each in wrong),
+        key=lambda pair: pair[0],
+    )
+    error = largest * unit_roundoff(first.case.dtype)
     others = sorted((each for each in order if not is_large(each)), key=_size)[-WIDE_CASES:]
     sums = first.case.operation.knowledge.error_patterns(first.output).sums
     for kind in _kinds(first.case.dtype):
+        if error < unit_roundoff(kind) * LEAST_OF_TYPE:
+            continue
         fits: list[tuple[str, Summed, Fit]] = []
         for words, summed in sums.items():
             found = [each.way for each in fit([_drift_of(first, summed)], ways(kind))]
@@ -494,18 +502,19 @@ def _share(evidence: Evidence, values: Float64s, tolerance: Float64s) -> float:
 def explained_share(errors: Float64s, rest: Float64s) -> float:
     """Return the share of errors that is explained, from what a cause leaves of them.
 
-    Infinite errors count alone: a cause explains them if it leaves nothing.
+    It is the share of the squared errors. Infinite errors count alone: a cause explains them if it
+    leaves nothing.
 
     Examples
     --------
     >>> explained_share(np.array([3.0, 4.0]), np.array([0.3, -0.4]))
-    0.9
+    0.99
     """
     infinite = ~np.isfinite(errors)
     if infinite.any():
         return float((rest[infinite] == 0).mean())
     total = _rms(errors)
-    return 1 - _rms(rest) / total if total else 0.0
+    return 1 - (_rms(rest) / total) ** 2 if total else 0.0
 
 
 def _rms(values: Float64s) -> float:
