@@ -43,6 +43,11 @@ def cases(
         Another one than 0 gives cases of the same kinds from other random numbers, some of other
         widths; their names end with it. Named cases, and those next to midpoints, stay.
 
+    Returns
+    -------
+    list of Case
+        The cases of the operation in this type.
+
     Examples
     --------
     >>> import truenorm.verify as tv
@@ -64,6 +69,18 @@ def cases(
 
 def case(name: str, *, operation: Operation | str = LAYER_NORM) -> Case:
     """Return a case by its name.
+
+    Parameters
+    ----------
+    name : str
+        The type, the family and the shape, as reports print it: ``float32-normal-4x17``.
+    operation : Operation or str
+        Layer normalization, unless another is given.
+
+    Returns
+    -------
+    Case
+        The case of the operation.
 
     Examples
     --------
