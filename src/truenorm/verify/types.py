@@ -49,6 +49,15 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return dtype
 
 
+def is_available(name: str) -> bool:
+    """Return True if there can be arrays of a type: bfloat16 needs the package ml_dtypes."""
+    try:
+        dtype_of(name)
+    except ValueError:
+        return False
+    return True
+
+
 def numeric_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy dtype of one of `NUMERIC_TYPES` or `CODE_TYPES`."""
     if not name.startswith(("bfloat", "float8", "float4")):

@@ -19,7 +19,7 @@ from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Clamped, Hypothesis, Summed
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.sums import EQUALLY_GOOD, Drift, Fit, fit, ways
-from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of, unit_roundoff
+from truenorm.verify.types import FORMATS, Array, Float64s, is_available, ulps_of, unit_roundoff
 
 MIN_CASES, MIN_ELEMENTS, MANY_ELEMENTS = 2, 3, 32
 """A hypothesis must differ from the exact answer in several elements of two cases, or in many
@@ -221,7 +221,7 @@ def _sums(
     error = largest * unit_roundoff(first.case.dtype)
     others = sorted((each for each in order if not is_large(each)), key=_size)[-WIDE_CASES:]
     sums = first.case.operation.knowledge.error_patterns(first.output).sums
-    for kind in _kinds(first.case.dtype):
+    for kind in kinds_of_sums(first.case.dtype):
         if error < unit_roundoff(kind) * LEAST_OF_TYPE:
             continue
         fits: list[tuple[str, Summed, Fit]] = []
@@ -235,9 +235,10 @@ def _sums(
                 yield f"{words} {each.way.words}", partial(summed, each.way)
 
 
-def _kinds(dtype: str) -> tuple[str, ...]:
+def kinds_of_sums(dtype: str) -> list[str]:
     """Return the types whose partial sums may leave an error in a result, the likely first."""
-    return ("float64", *NARROWER) if dtype == "float64" else NARROWER
+    kinds = ("float64", *NARROWER) if dtype == "float64" else NARROWER
+    return [kind for kind in kinds if is_available(kind)]
 
 
 def _drift_of(evidence: Evidence, summed: Summed) -> Drift:

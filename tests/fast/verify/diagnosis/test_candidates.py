@@ -1,5 +1,6 @@
 """What rules a hypothesis out: another one that is as close, and control cases."""
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,7 @@ from truenorm.verify.diagnosis.accuracy import (
     best,
     candidates,
     distinguishing_size,
+    kinds_of_sums,
 )
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
@@ -100,3 +102,9 @@ def test_a_hypothesis_may_say_nothing_of_a_failing_case() -> None:
     ]
     (found,) = candidates([("doubled", doubled)], evidence)
     assert found.shares.keys() == {case.name for case in cases[:2]}
+
+
+def test_sums_are_tried_in_types_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "bfloat16" in kinds_of_sums("float32")
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    assert kinds_of_sums("float32") == ["float32", "float16"]
