@@ -172,7 +172,10 @@ class WithinLimit:
         Without them it is not known what a row and an element cost.
         """
         for axis, least in ((0, TALL), (1, WIDE)):
-            seen = [each.rows if axis == 0 else each.elements / each.rows for each in self._timed]
+            seen = [
+                each.rows if axis == 0 else each.elements / max(each.rows, 1)
+                for each in self._timed
+            ]
             if not any(each >= least for each in seen):
                 plain = [
                     case

@@ -1,5 +1,6 @@
 """Formulas in files: targets, and functions that are judged by them."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "kernels.py").write_text(KERNELS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "formulas", raising=False)
     return tmp_path
 
 
@@ -125,7 +127,9 @@ ROWS = np.ones((4, 64), np.float32)
 UNSUPPORTED: dict[str, Callable[[Operation], object]] = {
     "bound": lambda operation: tv.bound(operation, ROWS),
     "a case of your own shape": lambda operation: tv.case_of_shape((4, 64), operation=operation),
-    "a case of your own data": lambda operation: tv.case_from({"x": ROWS}, operation=operation),
+    "a case of your own shape or data": lambda operation: tv.case_from(
+        {"x": ROWS}, operation=operation
+    ),
     "the folder of a command": lambda operation: tv.Subject(command=["./a"], operation=operation),
     "torch_subject": lambda operation: tv.torch_subject(np.exp, operation=operation),
 }
