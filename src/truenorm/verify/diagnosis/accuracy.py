@@ -227,6 +227,8 @@ def _sums(
         fits: list[tuple[str, Summed, Fit]] = []
         for words, summed in sums.items():
             found = [each.way for each in fit([_drift_of(first, summed)], ways(kind))]
+            if not found:
+                continue
             drifts = [_drift_of(each, summed) for each in (first, *others)]
             fits += [(words, summed, each) for each in fit(drifts, found)]
         least = min((each.left for *_, each in fits), default=0.0)
@@ -375,11 +377,11 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the hypotheses that fit all cases and differ enough from the exact answer."""
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
+    names = {each.case.name for each in order if not each.correct}
     for words, hypothesis in hypotheses:
         matches = _matches(order, hypothesis, power)
         if matches is None:
             continue
-        names = {each.case.name for each in order if not each.correct}
         wrong = [match for name, match in matches.items() if name in names]
         if max((each.share for each in wrong), default=1.0) < EXPLAINED:
             continue
@@ -472,7 +474,7 @@ def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: i
             distance=rms_distance,
             contrast=contrast,
             ulp=float((from_result / ulps).max(initial=0.0)),
-            share=_share(evidence, values, tolerance),
+            share=_share(evidence, values, tolerance) if fits else 0.0,
         )
 
 
