@@ -30,7 +30,7 @@ from truenorm.verify.formulas.arithmetic import (
 )
 from truenorm.verify.formulas.balls import Ball, round_ball
 from truenorm.verify.formulas.functions import FUNCTIONS, flint
-from truenorm.verify.formulas.graph import SUMS, Node, mixed_axes, needed
+from truenorm.verify.formulas.graph import REDUCTIONS, Node, mixed_axes, needed
 from truenorm.verify.oracle import round_exactly
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
@@ -205,7 +205,7 @@ def _has_exact_numbers(node: Node) -> bool:
     if len(roots) > 1 or any(each.op in FUNCTIONS for each in steps):
         return False
     after = [each for each in steps if roots and roots[0] in needed(each)]
-    summed = {axis for each in after if each.op in SUMS for axis in each.settings[0]}
+    summed = {axis for each in after if each.op in REDUCTIONS for axis in each.settings[0]}
     return not roots or summed.isdisjoint(roots[0].axes)
 
 

@@ -22,7 +22,8 @@ TEXTS = {
     "inverse_root": "1/sqrt({})",
     "sigmoid": "sigma({})",
 }
-SUMS = ("sum", "mean", "largest")
+SUMS = ("sum", "mean")
+REDUCTIONS = (*SUMS, "largest")
 MOVES = ("first", "pad", "take", "put", "rotate_half")
 FLAT = ("compare", "index")
 """Steps without a gradient: comparisons, and indices."""
@@ -252,7 +253,7 @@ def pad(x: Node, like: Node, axis: int) -> Node:
 
 def mixed_axes(node: Node) -> tuple[int, ...]:
     """Return the axes along which one number of a step depends on several of its argument."""
-    if node.op in SUMS:
+    if node.op in REDUCTIONS:
         return tuple(node.settings[0])
     return node.settings[:1] if node.op in MOVES else ()
 

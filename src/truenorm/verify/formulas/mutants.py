@@ -13,14 +13,13 @@ import numpy as np
 
 from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, result_of
-from truenorm.verify.formulas.graph import Node, needed
+from truenorm.verify.formulas.graph import SUMS, Node, needed
 from truenorm.verify.formulas.rounding import accumulate_rows, rounded
 from truenorm.verify.types import Array, Float64s
 
 NARROW = ("bfloat16", "float16")
 BLOCKS = (16, 32, 64, 128, 256)
 """Elements that kernels read at a time."""
-SUMS = ("mean", "sum")
 LARGEST_EXP = 88.72
 """exp overflows in float32 above it."""
 

@@ -21,7 +21,7 @@ import numpy as np
 from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Axes, Floats, Mask, count_along, result_of
 from truenorm.verify.formulas.functions import FUNCTIONS
-from truenorm.verify.formulas.graph import Node, needed
+from truenorm.verify.formulas.graph import SUMS, Node, needed
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
 
@@ -171,6 +171,6 @@ def natural_scales(
 def terms_of(node: Node, given: Given) -> int:
     """Return the most numbers that are summed on the way to a result."""
     shape = np.broadcast_shapes(*(each.shape for each in given.values()))
-    sums = [each.settings[0] for each in needed(node) if each.op in ("sum", "mean")]
+    sums = [each.settings[0] for each in needed(node) if each.op in SUMS]
     along = {axes: count_along(shape, axes) for axes in sums}
     return max(1, sum(along.values()))
