@@ -372,7 +372,8 @@ def test_names_that_are_not_utf8(folder: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-DOCTOR = [sys.executable, "-m", "truenorm", "doctor"]
+EXAMPLE = Path(__file__).parents[3] / "examples/pair.py"
+GRADCHECK = [sys.executable, "-m", "truenorm", "gradcheck", str(EXAMPLE)]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses a shell and /dev/full")
@@ -394,7 +395,7 @@ DOCTOR = [sys.executable, "-m", "truenorm", "doctor"]
     ],
 )
 def test_output_that_cannot_be_written(redirected: str, message: str) -> None:
-    command = f"{shlex.join(DOCTOR)} {redirected}"
+    command = f"{shlex.join(GRADCHECK)} {redirected}"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60
     )
