@@ -100,6 +100,13 @@ def python_for(peer: Peer) -> Path:
     return python
 
 
+def megabytes_of(peer: Peer) -> dict[str, int]:
+    """Return what the environments of a peer take on disk, by name."""
+    sizes = megabytes_of(peer.base) if peer.base else {}
+    files = (each for each in (FOLDER / peer.environment).rglob("*") if not each.is_symlink())
+    return {**sizes, peer.environment: round(sum(each.stat().st_size for each in files) / 1e6)}
+
+
 def site_packages(python: Path) -> Path:
     """Return the folder where an interpreter finds its packages."""
     command = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]

@@ -9,19 +9,20 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from benchmarks.common import RESULTS, ROOT, machine, read_results
-from benchmarks.environments import python_for, versions
+from benchmarks.environments import megabytes_of, python_for, versions
 from benchmarks.world.judged import differences, judge_norm
 from benchmarks.world.listed import ListedNorm, Package, read_list
 from benchmarks.world.reproduce import run_all
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
+from truenorm.tools.text import duration
 
 OUTPUT = RESULTS / "world.json"
 SECONDS, TIME = 900.0, 60.0
@@ -61,6 +62,7 @@ def row_of(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
         return {**about, "outcome": "did not install", "reason": f"{error.cmd} failed"}
     names = [each.partition("==")[0].partition("[")[0] for each in norm.package.requirements]
     about["versions"] = versions(python, ["numpy", *names])
+    about["megabytes"] = megabytes_of(norm.package.peer)
     outcome = in_time(norm, limits)
     about["limits"] = limits._asdict()
     return {**about, **outcome, "run_seconds": round(time.monotonic() - started, 1)}
@@ -109,6 +111,17 @@ def measure(
         status_line()
         print(f"{number}/{len(norms)} {norm.name}: {in_words(row)}", flush=True)
     return measured
+
+
+def cost(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the time of rows, installation included, and the disk of their environments."""
+    known = list(rows)
+    seconds = sum(row.get("run_seconds", 0.0) for row in known)
+    sizes = {name: size for row in known for name, size in row.get("megabytes", {}).items()}
+    return (
+        f"{len(known)} rows in {duration(seconds)}, {len(sizes)} environments of "
+        f"{sum(sizes.values()) / 1000:.1f} GB"
+    )
 
 
 def in_words(row: Mapping[str, Any]) -> str:
@@ -188,7 +201,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     order = [norm.name for norm in chosen_norms(packages, [])]
     limits = Limits(arguments.seconds, arguments.time)
     if not arguments.check:
-        measure(norms, order, arguments.output, again=arguments.again, limits=limits)
+        rows = measure(norms, order, arguments.output, again=arguments.again, limits=limits)
+        print(f"measured: {cost(rows)}")
+        print(f"in {arguments.output.name}: {cost(read_results(arguments.output)['rows'])}")
         return 0
     with TemporaryDirectory() as folder:
         rows = measure(norms, order, Path(folder, "world.json"), again=True, limits=limits)

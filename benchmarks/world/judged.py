@@ -12,15 +12,16 @@ import truenorm
 from benchmarks.common import progress
 from benchmarks.world.listed import ListedNorm
 from truenorm.tools.progress import status_line
-from truenorm.verify import Report, case_from
+from truenorm.verify import Report
 from truenorm.verify.calls import Call
 from truenorm.verify.inputs.named import entries
 from truenorm.verify.judge import verify_target
+from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.report.wording import unsupported_text
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import CannotRunError, GaveUpError
-from truenorm.verify.types import Array, dtype_of, unit_roundoff
+from truenorm.verify.types import Array, dtype_of, ulps_of
 
 DIGITS = 4  # of the numbers in the file; grades are computed before
 LENGTHS = (64, 256, 1024, 4096, 16384, 65536)
@@ -63,7 +64,7 @@ def judge_norm(norm: ListedNorm, python: Path, seconds: float) -> dict[str, Any]
 
 def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figures need of a report."""
-    findings = ("verdict", "dtype", "output", "case", "symptom", "also_in")
+    findings = ("verdict", "dtype", "output", "case", "symptom", "also_in", "cause", "tried")
     beyond = ("dtype", "outputs", "outcome", "limit", "least", "values", "cases")
     return {
         "operation": report.operation.spec,
@@ -110,17 +111,15 @@ def shortened(record: Mapping[str, Any]) -> dict[str, Any]:
 def errors(process: SubjectProcess, dtype: str) -> dict[str, dict[str, float | None]]:
     """Return the largest error of y by row length, and by mean, in ulp.
 
-    Of an element below 1, an ulp is that of 1. A call that fails has None.
+    Of an element of a norm below 1, an ulp is that of 1. A call that fails has None.
     """
     operation = process.subject.operation
     names = {each.name for each in operation.inputs}
-    if not {"x", "gamma"} <= names <= {"x", "gamma", "beta", "dy"}:
+    if not {"x"} <= names <= {"x", "gamma", "beta", "label", "dy"}:
         return {}
-    by_length = {str(size): rows(size, 0.0) for size in LENGTHS}
-    by_mean = {f"{mean:g}": rows(LENGTH, mean) for mean in MEANS}
-    curves = {"length": by_length}
-    if any(each.name == "beta" for each in operation.inputs):
-        curves["mean"] = by_mean
+    curves = {"length": {str(size): rows(size, 0.0) for size in LENGTHS}}
+    if "beta" in names:
+        curves["mean"] = {f"{mean:g}": rows(LENGTH, mean) for mean in MEANS}
     return {
         name: {key: error_of(process, x, dtype, operation) for key, x in curve.items()}
         for name, curve in curves.items()
@@ -137,24 +136,42 @@ def rows(size: int, mean: float) -> Array:
 
 def error_of(process: SubjectProcess, x: Array, dtype: str, operation: Operation) -> float | None:
     """Return the largest error of y, with gamma = 1 and beta = 0."""
-    kind, size = dtype_of(dtype), x.shape[1]
-    gain = 0.0 if ",gain=zero-centred" in operation.spec else 1.0
-    narrow = x.astype(kind)
-    arrays = {"x": narrow, "gamma": np.full(size, gain, kind), "beta": np.zeros(size, kind)}
-    fixed = getattr(operation, "eps", None)
-    case = case_from(arrays, eps=EPS if fixed is None else fixed, operation=operation)
+    case = case_of(x.astype(dtype_of(dtype)), dtype, operation)
     with suppress(GaveUpError):
         y = process.run(case, Call()).results.get("y")
-        if y is not None and y.shape == x.shape:
-            answer = exact(case)
-            ulp = 2 * unit_roundoff(dtype) * np.exp2(np.floor(np.log2(np.abs(answer).clip(1.0))))
-            error = float((np.abs(y.astype(np.float64) - answer) / ulp).max())
+        answer = exact(case)
+        if y is not None and y.size == answer.size:
+            least = 1.0 if isinstance(operation, Norm) else 0.0
+            ulp = ulps_of(np.abs(answer).clip(least), dtype)
+            error = float(
+                (np.abs(y.astype(np.float64).reshape(answer.shape) - answer) / ulp).max()
+            )
             return float(f"{error:.{DIGITS}g}")
     return None
 
 
+def case_of(x: Array, dtype: str, operation: Operation) -> Case:
+    """Return a case of rows; the other inputs change nothing, and labels are different."""
+    kind, size = x.dtype, x.shape[1]
+    shape = operation.result_shapes("y", x.shape)[-1]
+    gain = 0.0 if ",gain=zero-centred" in operation.spec else 1.0
+    known = {
+        "x": x,
+        "gamma": np.full(size, gain, kind),
+        "beta": np.zeros(size, kind),
+        "label": np.arange(len(x))[:, np.newaxis],
+        "dy": np.random.default_rng(0).normal(size=shape).astype(kind),
+    }
+    fixed = getattr(operation, "eps", None)
+    inputs = {each.name: known[each.name] for each in operation.inputs}
+    return Case(operation, "curve", dtype, inputs, EPS if fixed is None else fixed)
+
+
 def exact(case: Case) -> Array:
-    """Return y in float64, correctly rounded."""
+    """Return y in float64, with an error far below an ulp of its type."""
+    if not isinstance(case.operation, Norm):
+        value, remainder = np.moveaxis(case.operation.exact(case)["y"], -1, 0)
+        return np.asarray(value + remainder * ulps_of(value, case.dtype))
     x = case.x.astype(np.float64)
     if any(each.name == "beta" for each in case.operation.inputs):
         return truenorm.layer_norm(x, eps=case.eps)

@@ -10,6 +10,8 @@ from benchmarks.environments import BASE, VARIABLES, Peer
 
 FOLDER = Path(__file__).parent
 LIST = FOLDER / "packages.toml"
+JUDGED = (*BASE, "python-flint==0.9.0")
+"""What the process of a subject imports; python-flint reads formulas."""
 ENVIRONMENT = VARIABLES | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 """Variables of a process that runs a subject: it imports truenorm and benchmarks from here."""
 
@@ -45,7 +47,7 @@ class Package(NamedTuple):
         """Everything that is pinned, in its environment and in the one below."""
         below = self.peer.base.requirements if self.peer.base else ()
         pinned = dict.fromkeys((*below, *self.peer.requirements, *self.peer.alone))
-        return tuple(each for each in pinned if each not in BASE)
+        return tuple(each for each in pinned if each not in JUDGED)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -86,7 +88,7 @@ def read_list(path: Path = LIST) -> list[Package]:
     """Read the list of packages."""
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     bases = {
-        name: Peer(name, f"world/{name}", (*BASE, *requirements))
+        name: Peer(name, f"world/{name}", (*JUDGED, *requirements))
         for name, requirements in content["environments"].items()
     }
     return [_package(entry, bases) for entry in content["packages"]]
@@ -98,7 +100,7 @@ def _package(entry: Mapping[str, Any], bases: Mapping[str, Peer]) -> Package:
     if base and not (requirements or alone):
         peer = base
     else:
-        own = tuple(requirements) if base else (*BASE, *requirements)
+        own = tuple(requirements) if base else (*JUDGED, *requirements)
         peer = Peer(name, f"world/{name}", own, alone, base)
     package = Package(name, peer, entry.get("variables", {}), ())
     norms = [

@@ -7,12 +7,17 @@ from benchmarks.common import RESULTS, coloured, markdown_table
 from benchmarks.world.listed import FOLDER, Finding, Tried, read_findings, read_tried
 from truenorm.tools.text import number
 from truenorm.verify.grading.report import GRADES
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import as_operation
 from truenorm.verify.types import FORMATS
 
 FILES = (RESULTS / "world.json",)
 CASES = (FOLDER / "packages.toml",)
-OPERATIONS = {"layer_norm": "Layer norm", "rms_norm": "RMSNorm"}
+NORMS = {"layer_norm": "Layer norm", "rms_norm": "RMSNorm"}
+SOFTMAX = {
+    "softmax": "Softmax",
+    "log_softmax": "Logarithm of the softmax",
+    "cross_entropy": "Cross-entropy, one loss for each row",
+}
 MARKS = {
     "batch-invariant": "batch",
     "subnormals kept": "sub&shy;normals",
@@ -34,6 +39,11 @@ Bold names have a [finding](#findings).
 - *mean 10*: the same with D = 1024 and a mean of 10.
 - *batch*, *subnormals*, *NaN, ∞*: whether the bits of a row depend on other rows, whether
   subnormal numbers become 0, and whether NaN and infinities appear where they must."""
+SOFTMAX_LEGEND = """\
+Softmax, its logarithm and cross-entropy are judged by [formulas](formula.md).
+The columns are those of the norms.
+An ulp is that of each element, however small: exp(x - top) has the rounding of x - top as a
+relative error, so that an error of a few ulp is that of a stable algorithm."""
 FIGURES = """\
 ![Largest error of y against the length of rows](../figures/world-length.svg)
 
@@ -49,10 +59,15 @@ The dotted line is proportional to the mean: what a mean in one float32 number c
 def page(report: Mapping[str, Any]) -> str:
     """Return the tables of every type, then the findings, and how the norms were run."""
     rows = report["rows"]
-    parts = ["## Grades in float32", *tables(rows, "float32", long=True), LEGEND, FIGURES]
-    for dtype in (each for each in FORMATS if each != "float32"):
-        if of_dtype := tables(rows, dtype, long=dtype != "float64"):
+    parts = ["## Grades in float32", *tables(rows, "float32", NORMS), LEGEND, FIGURES]
+    others = [each for each in FORMATS if each != "float32"]
+    for dtype in others:
+        if of_dtype := tables(rows, dtype, NORMS):
             parts += [f"## Grades in {dtype}", *of_dtype]
+    parts += ["## Softmax and cross-entropy", SOFTMAX_LEGEND]
+    for dtype in ("float32", *others):
+        if of_dtype := tables(rows, dtype, SOFTMAX):
+            parts += [f"### Grades in {dtype}", *of_dtype]
     parts += ["## Findings", *(finding_text(each) for each in read_findings())]
     parts += ["## Not in the tables", outcomes(rows), not_tried(read_tried())]
     parts += ["## How it was run", how(report), called(rows)]
@@ -64,17 +79,17 @@ def base_of(row: Row) -> str:
     return str(row["operation"]).partition(",")[0]
 
 
-def tables(rows: Sequence[Row], dtype: str, *, long: bool) -> list[str]:
-    """Return a table for each operation; a long one has errors and marks."""
+def tables(rows: Sequence[Row], dtype: str, operations: Mapping[str, str]) -> list[str]:
+    """Return a table for each operation, with its title."""
     texts = []
-    for name, title in OPERATIONS.items():
+    for name, title in operations.items():
         of_name = [
             row
             for row in rows
             if row["outcome"] == "judged" and base_of(row) == name and grades_of(row, dtype)
         ]
         if of_name:
-            texts += [f"**{title}**", table(sorted_by_grade(of_name, dtype), name, dtype, long)]
+            texts += [f"**{title}**", table(sorted_by_grade(of_name, dtype), name, dtype)]
     return texts
 
 
@@ -94,17 +109,18 @@ def sorted_by_grade(rows: Iterable[Row], dtype: str) -> list[Row]:
     return sorted(rows, key=key)
 
 
-def table(rows: Iterable[Row], name: str, dtype: str, long: bool) -> str:
-    """Return one table."""
-    outputs = [each.name for each in parse_operation(name).outputs]
+def table(rows: Iterable[Row], name: str, dtype: str) -> str:
+    """Return one table; that of float64 has no errors, and only that of float32 has marks."""
+    outputs = [each.name for each in as_operation(name).outputs]
+    long, has_mean = dtype != "float64", name == "layer_norm"
     found = {norm for finding in read_findings() for norm in finding.norms}
-    narrow = dtype in ("bfloat16", "float16")
+    narrow = dtype in ("bfloat16", "float16") and name in NORMS
     head = ["", *outputs]
     if narrow:
         head.append("recipe")
     if long:
         head += [f"D = {LENGTHS[0]}", f"D = {LENGTHS[1]}"]
-        head += [f"mean {MEAN}"] if name == "layer_norm" else []
+        head += [f"mean {MEAN}"] if has_mean else []
     head += MARKS.values() if dtype == "float32" else []
     body = []
     for row in rows:
@@ -115,7 +131,7 @@ def table(rows: Iterable[Row], name: str, dtype: str, long: bool) -> str:
             cells.append(row["recipes"].get(dtype, "-"))
         if long:
             cells += [error(row, dtype, "length", each) for each in LENGTHS]
-            cells += [error(row, dtype, "mean", MEAN)] if name == "layer_norm" else []
+            cells += [error(row, dtype, "mean", MEAN)] if has_mean else []
         if dtype == "float32":
             cells += [mark(row["verdicts"].get(each, "")) for each in MARKS]
         body.append(cells)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import FIGURES, read_results
 from benchmarks.picture import name_ends, save
-from benchmarks.world.page import FILES
+from benchmarks.world.page import FILES, NORMS, base_of
 
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c00", "#000000")
 GREY = "#b0b0b0"
@@ -30,9 +30,12 @@ def draw() -> None:
 
 
 def lines_of(rows: list[Mapping[str, Any]], curve: str) -> dict[str, dict[float, float]]:
-    """Return the errors in float32 of each norm that was judged; equal lines share their names."""
+    """Return the errors in float32 of each norm that was judged; equal lines share their names.
+
+    Of a softmax, whose errors are not those of a norm, there is no line.
+    """
     by_line: dict[tuple[tuple[float, float], ...], list[str]] = {}
-    for row in rows:
+    for row in (each for each in rows if base_of(each) in NORMS):
         points = row.get("errors", {}).get("float32", {}).get(curve, {})
         known = tuple((float(x), float(e)) for x, e in points.items() if e is not None)
         if known:

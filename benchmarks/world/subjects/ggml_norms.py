@@ -40,6 +40,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "ggml_norm": (POINTER, POINTER, POINTER, ctypes.c_float),
     "ggml_rms_norm": (POINTER, POINTER, POINTER, ctypes.c_float),
     "ggml_rms_norm_back": (POINTER, POINTER, POINTER, POINTER, ctypes.c_float),
+    "ggml_soft_max": (POINTER, POINTER, POINTER),
+    "ggml_soft_max_ext_back": (POINTER, POINTER, POINTER, POINTER, ctypes.c_float, ctypes.c_float),
     "ggml_mul": (POINTER, POINTER, POINTER, POINTER),
     "ggml_add": (POINTER, POINTER, POINTER, POINTER),
     "ggml_new_graph": (POINTER, POINTER),

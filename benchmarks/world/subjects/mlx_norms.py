@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
+from benchmarks.world.subjects.arguments import split
 from benchmarks.world.subjects.bits import from_bits, is_bfloat16, to_bits
 from benchmarks.world.subjects.onnx_node import Array
 
@@ -32,11 +33,11 @@ def subject(function: Callable[..., Any], name: str, operation: str) -> tv.Subje
     """Return a subject that calls a function, and differentiates it."""
 
     def forward(*arguments: Any) -> tuple[Array, Any]:
-        *arrays, eps = arguments
+        arrays, rest = split(arguments)
         inputs = [to_mlx(each) for each in arrays]
 
         def called(*tensors: Any) -> Any:
-            return function(*tensors, eps)
+            return function(*tensors, *rest)
 
         return from_mlx(called(*inputs)), (called, inputs)
 

@@ -11,20 +11,29 @@ Array = NDArray[Any]
 TYPES = {"float32": 1, "float16": 10, "bfloat16": 16, "float64": 11}
 """By type: its number in ONNX."""
 OPSETS = {"LayerNormalization": 17, "RMSNormalization": 23}
+PARAMETERS: dict[str, list[str]] = {
+    "LayerNormalization": ["gamma", "beta"],
+    "Softmax": [],
+    "LogSoftmax": [],
+}
+"""By operator: its inputs after x; those of others are gamma."""
 
 
 def model(
     operator: str,
-    eps: float,
+    eps: float | None,
     dtype: str = "float32",
     shape: Sequence[int | str] = ("rows", "size"),
     constants: Sequence[Array] = (),
     **attributes: Any,
 ) -> bytes:
-    """Return a model of one norm over the last axis; parameters may be constants of the model."""
+    """Return a model of one node over the last axis; parameters may be constants of the model.
+
+    An operator without eps has None.
+    """
     helper: Any = import_module("onnx.helper")
     arrays: Any = import_module("onnx.numpy_helper")
-    names = ["gamma", "beta"] if operator == "LayerNormalization" else ["gamma"]
+    names = PARAMETERS.get(operator, ["gamma"])
     kind = TYPES[dtype]
     inputs = [helper.make_tensor_value_info("x", kind, list(shape))]
     if not constants:
@@ -33,9 +42,9 @@ def model(
         arrays.from_array(np.ascontiguousarray(array), name)
         for name, array in zip(names, constants, strict=bool(constants))
     ]
-    node = helper.make_node(
-        operator, ["x", *names], ["y"], axis=-1, epsilon=float(eps), **attributes
-    )
+    if eps is not None:
+        attributes["epsilon"] = float(eps)
+    node = helper.make_node(operator, ["x", *names], ["y"], axis=-1, **attributes)
     output = helper.make_tensor_value_info("y", kind, list(shape))
     graph = helper.make_graph([node], "norm", inputs, [output], known)
     opset = OPSETS.get(operator, 17)

@@ -12,7 +12,7 @@ reference: Any = import_module("onnx.reference")
 
 
 @cache
-def evaluator(operator: str, eps: float, dtype: str) -> Any:
+def evaluator(operator: str, eps: float | None, dtype: str) -> Any:
     """Load a model."""
     onnx: Any = import_module("onnx")
     return reference.ReferenceEvaluator(onnx.load_model_from_string(model(operator, eps, dtype)))

@@ -10,7 +10,7 @@ runtime: Any = import_module("onnxruntime")
 
 
 @cache
-def session(operator: str, eps: float, dtype: str) -> Any:
+def session(operator: str, eps: float | None, dtype: str) -> Any:
     """Start a session of one thread."""
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1

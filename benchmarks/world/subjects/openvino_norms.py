@@ -14,7 +14,7 @@ core.set_property("CPU", {"INFERENCE_NUM_THREADS": 1})
 
 
 @cache
-def compiled(operator: str, eps: float, dtype: str) -> Any:
+def compiled(operator: str, eps: float | None, dtype: str) -> Any:
     """Compile a model; the precision of inference is that of its type."""
     precision = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}[dtype]
     return core.compile_model(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
+from benchmarks.world.subjects.arguments import split
 from benchmarks.world.subjects.bits import BFLOAT16, is_bfloat16
 from benchmarks.world.subjects.onnx_node import Array
 
@@ -35,11 +36,11 @@ def subject(function: Callable[..., Any], name: str, operation: str) -> tv.Subje
     """Return a subject that calls a function, and differentiates it."""
 
     def forward(*arguments: Any) -> tuple[Array, Any]:
-        *arrays, eps = arguments
+        arrays, rest = split(arguments)
         inputs = [to_paddle(each) for each in arrays]
         for each in inputs:
             each.stop_gradient = False
-        y = function(*inputs, eps)
+        y = function(*inputs, *rest)
         return from_paddle(y), (y, inputs)
 
     def backward(dy: Array, saved: Any) -> tuple[Array, ...]:

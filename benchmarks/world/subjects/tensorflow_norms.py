@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
+from benchmarks.world.subjects.arguments import split
 from benchmarks.world.subjects.onnx_node import Array
 
 tf: Any = import_module("tensorflow")
@@ -17,12 +18,12 @@ def subject(function: Callable[..., Any], name: str, operation: str) -> tv.Subje
     """Return a subject that calls a function, and differentiates it."""
 
     def forward(*arguments: Any) -> tuple[Array, Any]:
-        *arrays, eps = arguments
+        arrays, rest = split(arguments)
         inputs = [tf.constant(each) for each in arrays]
         with tf.GradientTape(persistent=True) as tape:
             for each in inputs:
                 tape.watch(each)
-            y = function(*inputs, eps)
+            y = function(*inputs, *rest)
         return np.asarray(y), (tape, y, inputs)
 
     def backward(dy: Array, saved: Any) -> tuple[Array, ...]:

@@ -14,14 +14,15 @@ tract: Any = import_module("tract")
 
 
 @cache
-def runnable(eps: float, dtype: str) -> Any:
+def runnable(operator: str, eps: float | None, dtype: str) -> Any:
     """Load and optimize a model."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "norm.onnx")
-        file.write_bytes(model("LayerNormalization", eps, dtype))
+        file.write_bytes(model(operator, eps, dtype))
         return tract.onnx().load(str(file)).into_model().into_runnable()
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     """Run LayerNormalization."""
-    return np.array(runnable(eps, x.dtype.name).run([x, gamma, beta])[0].to_numpy())
+    made = runnable("LayerNormalization", eps, x.dtype.name)
+    return np.array(made.run([x, gamma, beta])[0].to_numpy())

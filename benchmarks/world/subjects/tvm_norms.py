@@ -1,6 +1,7 @@
 """TVM: relax.op.nn compiled by LLVM, for any number of rows."""
 
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -12,23 +13,29 @@ tir: Any = import_module("tvm.tirx")
 DEVICE = tvm.cpu()
 
 
+def built(shapes: Mapping[str, Sequence[Any]], dtype: str, operator: Callable[..., Any]) -> Any:
+    """Build a module of one operator, for any number of rows."""
+    builder = relax.BlockBuilder()
+    rows = tir.Var("rows", "int64")
+    inputs = [
+        relax.Var(name, relax.TensorType([rows if n == "rows" else n for n in shape], dtype))
+        for name, shape in shapes.items()
+    ]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            y = builder.emit_output(operator(*inputs))
+        builder.emit_func_output(y)
+    return relax.VirtualMachine(tvm.compile(builder.get(), target="llvm"), DEVICE)
+
+
 @cache
 def machine(centred: bool, size: int, dtype: str, eps: float) -> Any:
     """Build a module of one norm."""
-    builder = relax.BlockBuilder()
-    rows = tir.Var("rows", "int64")
-    kinds: list[list[Any]] = [[rows, size], [size], [size]]
-    inputs = [
-        relax.Var(name, relax.TensorType(kind, dtype))
-        for name, kind in zip(("x", "gamma", "beta"), kinds[: 3 if centred else 2], strict=False)
-    ]
+    shapes: dict[str, list[Any]] = {"x": ["rows", size], "gamma": [size]}
+    if centred:
+        shapes["beta"] = [size]
     operator = relax.op.nn.layer_norm if centred else relax.op.nn.rms_norm
-    with builder.function("main", inputs):
-        with builder.dataflow():
-            y = builder.emit_output(operator(*inputs, axes=[-1], epsilon=eps))
-        builder.emit_func_output(y)
-    built = tvm.compile(builder.get(), target="llvm")
-    return relax.VirtualMachine(built, DEVICE)
+    return built(shapes, dtype, partial(operator, axes=[-1], epsilon=eps))
 
 
 def run(centred: bool, x: Array, parameters: list[Array], eps: float) -> Array:

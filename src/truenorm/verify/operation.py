@@ -318,12 +318,8 @@ class Operation(ABC):
     unsupported : mapping of str to str
         By use, such as ``files`` or ``audit``: the operation that the use needs. See
         `require_support`.
-    instead : str
-        The uses that work in place of an unsupported use.
     rounded_once : frozenset of str
         Outputs that every kernel can round correctly: see `biased_symptoms`.
-    in_order : bool
-        Whether a plain function is called with the inputs in their order, whatever their names.
     reshapes : bool
         Whether a subject expects other shapes than the judge: see `give` and `take`.
     expected_type : type, optional
@@ -354,9 +350,7 @@ class Operation(ABC):
     variant: str = ""
     knowledge: Knowledge = Knowledge()
     unsupported: Mapping[str, str] = {}
-    instead: str = ""
     rounded_once: frozenset[str] = frozenset()
-    in_order: bool = False
     reshapes: bool = False
     expected_type: Any = None
     columns: frozenset[str] = frozenset()
@@ -384,18 +378,10 @@ class Operation(ABC):
     def scales(self, case: "Case", exact: Mapping[str, Float64s]) -> Scales:
         """Return the natural scales of a case, given the exact numbers of the case."""
 
-    def require_type(self, dtype: str) -> None:  # noqa: B027 (norms override it)
-        """Raise ValueError if rows cannot have a type."""
-
     @property
     def spec(self) -> str:
         """The text that `truenorm.verify.operations.parse_operation` parses, such as its name."""
         return self.name
-
-    @property
-    def label(self) -> str:
-        """The text that names the operation in a baseline, the same on every machine."""
-        return self.spec
 
     def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (subclasses use it)
         """Return the type of a result, given the type of the input it is like."""
@@ -436,8 +422,7 @@ def require_support(operation: Operation, use: str, what: str) -> None:
     `what` is the function or the command that needs it.
     """
     if needed := operation.unsupported.get(use):
-        instead = f": {operation.instead}" if operation.instead else ""
-        raise ValueError(f"{what} needs {needed}; got {operation.spec}{instead}")
+        raise ValueError(f"{what} needs {needed}; got {operation.spec}")
 
 
 @dataclass(frozen=True, eq=False)

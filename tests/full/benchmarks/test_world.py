@@ -5,16 +5,18 @@ import venv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.common import RESULTS, fill, read_results
-from benchmarks.environments import BASE, Peer
+from benchmarks.environments import Peer
 from benchmarks.world import front, page, reproduce
 from benchmarks.world.__main__ import chosen_norms
-from benchmarks.world.judged import differences, rows
-from benchmarks.world.listed import FOLDER, Finding, read_findings, read_list
+from benchmarks.world.judged import case_of, differences, exact, rows
+from benchmarks.world.listed import FOLDER, JUDGED, Finding, read_findings, read_list
 from benchmarks.world.reproduce import SCRIPTS
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import as_operation
+from truenorm.verify.types import dtype_of
 
 PACKAGES = read_list()
 NORMS = [norm for package in PACKAGES for norm in package.norms]
@@ -22,7 +24,7 @@ NORMS = [norm for package in PACKAGES for norm in package.norms]
 
 def test_every_version_is_exact() -> None:
     for package in PACKAGES:
-        for requirement in (*package.requirements, *BASE):
+        for requirement in (*package.requirements, *JUDGED):
             assert re.fullmatch(r"[A-Za-z0-9_.-]+(\[\w+\])?==[\w.+]+", requirement), package.name
 
 
@@ -37,9 +39,10 @@ def test_names_are_unique() -> None:
 @pytest.mark.parametrize(
     ("only", "names"),
     [
-        ("jax", ["JAX standardize", "JAX standardize, stable"]),
+        ("flax", ["Flax LayerNorm", "Flax RMSNorm"]),
         ("Flax RMS", ["Flax RMSNorm"]),
-        ("onnx", ["ONNX reference LayerNormalization", "ONNX reference RMSNormalization"]),
+        ("optax", ["Optax cross-entropy"]),
+        ("ONNX Runtime L", ["ONNX Runtime LayerNormalization", "ONNX Runtime LogSoftmax"]),
     ],
 )
 def test_a_package_or_a_norm_is_chosen(only: str, names: list[str]) -> None:
@@ -49,7 +52,7 @@ def test_a_package_or_a_norm_is_chosen(only: str, names: list[str]) -> None:
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.name)
 def test_target_exists(norm: Any) -> None:
     if norm.operation:
-        parse_operation(norm.operation)
+        as_operation(norm.operation)
     if norm.target.startswith("torch:"):
         assert norm.operation
         return
@@ -126,6 +129,33 @@ def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     assert "| better | unsupported: float16 | `no kernel` |" in text
     assert "numpy-ml 0.1.2" in text
     assert "1 packages, each" in text
+
+
+def test_softmax_has_tables_of_its_own() -> None:
+    machine = {"date": "today", "cpu": "a", "cores": "2", "python": "3", "instructions": "avx2"}
+    rows = [measured("a norm", "stable"), measured("it", "stable", operation="softmax")]
+    limits = {"row": 9.0, "time": 3.0}
+    text = page.page({"machine": machine, "limits": limits, "rows": rows})
+    norms, _, others = text.partition("## Softmax and cross-entropy")
+    assert "| a norm | [stable]" in norms
+    assert "| it | [stable]" not in norms
+    assert "| it | [stable]{.grade-stable} | - | 2.0 | 31 |" in others
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "softmax", "cross_entropy"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_exact_values_of_a_curve_are_those_of_float64(name: str, dtype: str) -> None:
+    case = case_of(rows(16, 3.0).astype(dtype_of(dtype)), dtype, as_operation(name))
+    x = case.x.astype(np.float64)
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    y = {
+        "layer_norm": (x - x.mean(axis=1, keepdims=True))
+        / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5),
+        "rms_norm": x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5),
+        "softmax": e / e.sum(axis=1, keepdims=True),
+        "cross_entropy": np.log(e.sum(axis=1) / np.diag(e))[:, np.newaxis],
+    }
+    np.testing.assert_allclose(exact(case), y[name], rtol=1e-9)
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import inspect
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,19 +40,6 @@ BITS = 400
 RECENT = 64
 """Cases whose steps stay in memory."""
 Range = tuple[float, float]
-NEEDED = {
-    "files": "whose arrays have names in files",
-    "enclosures": "whose rows have answers of any size",
-    "recording": "whose arguments the file runner.py knows",
-    "score": "whose arguments are known by name",
-    "audit": "of which wrong kernels are known",
-    "torch_subject": "whose arguments are known by name, unlike those that load passes in order",
-}
-"""By use that formulas do not support: the property of a norm that the use needs."""
-INSTEAD = (
-    "a formula works with verify, check, compare, campaign, the pytest plugin, and bound of at "
-    "most 4096 elements"
-)
 
 
 class FormulaOperation(Operation):
@@ -68,7 +54,6 @@ class FormulaOperation(Operation):
     """
 
     takes_eps: bool
-    in_order = True
     condition = "1"
     condition_description = "κ is 1: the tolerance of each element is that of its own steps."
 
@@ -113,8 +98,10 @@ class FormulaOperation(Operation):
         self.centred = any(map(is_centring, needed(*(self.graph[each] for each in results))))
         self.expected_type = FormulaExpected
         self.knowledge = Knowledge(hypotheses=self.hypotheses, unchanged=self._unchanged)
-        self.instead = INSTEAD
-        self.unsupported = {use: f"a norm, {why}" for use, why in NEEDED.items()}
+        self.unsupported = dict.fromkeys(
+            ("files", "enclosures", "recording", "score", "audit"),
+            "a result of truenorm.verify.norm, whose exact answers have other forms",
+        )
 
     def _forward(self) -> tuple[Steps, list[str]]:
         """Return inputs and results by name, and the names of the results."""
@@ -199,11 +186,6 @@ class FormulaOperation(Operation):
         module = self.function.__module__
         file = self.function.__code__.co_filename
         return self.name if module.startswith("truenorm.") else f"{file}:{self.name}"
-
-    @property
-    def label(self) -> str:
-        """The text of `spec` without the folder of the file."""
-        return Path(self.spec).name
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterable[Case]:
         """Return the cases of all roles."""
