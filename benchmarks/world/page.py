@@ -68,7 +68,7 @@ def page(report: Mapping[str, Any]) -> str:
     for dtype in ("float32", *others):
         if of_dtype := tables(rows, dtype, SOFTMAX):
             parts += [f"### Grades in {dtype}", *of_dtype]
-    parts += ["## Findings", *(finding_text(each) for each in read_findings())]
+    parts += ["## Findings", *(finding_text(each, rows) for each in read_findings())]
     parts += ["## Not in the tables", outcomes(rows), not_tried(read_tried())]
     parts += ["## How it was run", how(report), called(rows)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -150,13 +150,30 @@ def mark(word: str) -> str:
     return coloured(word, colours[word]) if word in colours else "-"
 
 
-def finding_text(finding: Finding) -> str:
-    """Return a paragraph for users of a package, and its reproducer."""
+def finding_text(finding: Finding, rows: Iterable[Row]) -> str:
+    """Return a paragraph for users of a package, the likely causes, and the reproducer."""
     script = (FOLDER / "reproducers" / finding.reproducer).read_text(encoding="utf-8")
     return (
         f"### {finding.title}\n\n{finding.text.strip()}\n\n"
+        f"{causes(row for row in rows if row['name'] in finding.norms)}"
         f"<details><summary>Reproduce it with the package alone</summary>\n\n"
         f"```python\n{script}```\n\n</details>"
+    )
+
+
+def causes(rows: Iterable[Row]) -> str:
+    """Return the likely causes that the judge named, each with its results and a case."""
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        for each in row.get("findings", ()):
+            if each.get("cause"):
+                result = f"{each['output']} in {each['dtype']} ({row['name']}, `{each['case']}`)"
+                lines.setdefault(each["cause"], []).append(result)
+    listed = [f"- {cause}: {', '.join(results)}" for cause, results in lines.items()]
+    return (
+        "\n".join(["Likely causes, as the judge names them:\n", *listed]) + "\n\n"
+        if listed
+        else ""
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import environments
 from benchmarks.common import RESULTS, fill, read_results
 from benchmarks.environments import Peer
 from benchmarks.world import front, page, reproduce
-from benchmarks.world.__main__ import chosen_norms
+from benchmarks.world.__main__ import chosen_norms, cost
 from benchmarks.world.judged import case_of, differences, exact, rows
 from benchmarks.world.listed import FOLDER, JUDGED, Finding, read_findings, read_list
 from benchmarks.world.reproduce import SCRIPTS
@@ -142,6 +143,17 @@ def test_softmax_has_tables_of_its_own() -> None:
     assert "| it | [stable]{.grade-stable} | - | 2.0 | 31 |" in others
 
 
+def test_causes_are_listed_once_each_with_its_results() -> None:
+    def found(output: str, cause: str) -> dict[str, str]:
+        return {"output": output, "dtype": "float32", "case": "hard", "cause": cause}
+
+    told = [found("y", "no sum"), found("dx", "no sum"), found("dbeta", "")]
+    text = page.causes([measured("it", "unstable", findings=told)])
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
+    assert lines == ["- no sum: y in float32 (it, `hard`), dx in float32 (it, `hard`)"]
+    assert page.causes([measured("it", "unstable", findings=told[2:])]) == ""
+
+
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "softmax", "cross_entropy"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_exact_values_of_a_curve_are_those_of_float64(name: str, dtype: str) -> None:
@@ -175,6 +187,24 @@ def test_a_changed_grade_or_verdict_is_told() -> None:
     assert text == "a: float32 y stable -> wrong, batch-invariant pass -> fail"
     assert differences([row()], [row(outcome="too slow")])
     assert differences([row()], [])
+
+
+def test_an_environment_that_rows_share_is_counted_once() -> None:
+    shared = {"run_seconds": 60.5, "megabytes": {"world/torch": 900}}
+    above = {"run_seconds": 59.5, "megabytes": {"world/torch": 900, "world/one": 100}}
+    failed = {"outcome": "did not install"}
+    text = cost([row(**shared), row(**above), row(**shared), row(**failed)])
+    assert text == "4 rows in 3 min 0 s, 2 environments of 1.0 GB"
+
+
+def test_a_linked_file_takes_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "FOLDER", tmp_path)
+    for name, size in (("base", 5_000_000), ("one", 2_000_000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "package").write_bytes(bytes(size))
+    (tmp_path / "one" / "link").symlink_to(tmp_path / "base" / "package")
+    peer = Peer("one", "one", (), base=Peer("base", "base", ()))
+    assert environments.megabytes_of(peer) == {"base": 5, "one": 2}
 
 
 def test_rows_have_their_mean() -> None:
