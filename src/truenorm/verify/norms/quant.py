@@ -44,6 +44,18 @@ FLOORS: dict[str, Callable[[float], float]] = {
 FLOOR_ERROR = 2.0**-8
 """The relative error of a floor that was rounded to bfloat16 on the way."""
 POWERS = ("ceil", "floor", "even", "ceil-of-amax", "nearest")
+PowerEnd = tuple[float, bool]
+"""The largest amax with the power 0, and True if it has that power itself."""
+
+
+def powers_of_two(amax: Float64s, power_end: PowerEnd) -> NDArray[np.intp]:
+    """Return the exponents of powers of two by a rule; for 0, the least exponent."""
+    end, included = power_end
+    fractions, exponents = np.frexp(amax)
+    fraction, exponent = math.frexp(end)
+    more = fractions > fraction if included else fractions >= fraction
+    powers = np.where(amax > 0, exponents - exponent + more, SMALLEST_POWER)
+    return np.clip(powers, SMALLEST_POWER, LARGEST_POWER)
 
 
 @dataclass(frozen=True)
@@ -213,8 +225,7 @@ class Quant:
         return {"quant": self.type, **{name: text.lower() for name, text in texts.items()}}
 
     @cached_property
-    def _power_end(self) -> tuple[float, bool]:
-        """The largest amax with the power 0, and True if it has that power itself."""
+    def _power_end(self) -> PowerEnd:
         qmax, precision = self.code.largest, self.code.precision
         top = 2.0 ** math.floor(math.log2(qmax))
         return {
@@ -227,12 +238,7 @@ class Quant:
 
     def powers(self, amax: Float64s) -> NDArray[np.intp]:
         """Return the exponents of powers of two by the rule; for 0, the least exponent."""
-        end, included = self._power_end
-        fractions, exponents = np.frexp(amax)
-        fraction, exponent = math.frexp(end)
-        more = fractions > fraction if included else fractions >= fraction
-        powers = np.where(amax > 0, exponents - exponent + more, SMALLEST_POWER)
-        return np.clip(powers, SMALLEST_POWER, LARGEST_POWER)
+        return powers_of_two(amax, self._power_end)
 
     def power_cells(self, powers: NDArray[np.intp]) -> tuple[Float64s, Float64s]:
         """Return the least and the largest amax that have some exponents."""

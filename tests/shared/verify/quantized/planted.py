@@ -372,7 +372,7 @@ PLANTED = {
         "the first element of a group is scaled by the scale of the group before",
     ),
     "scales stored by columns": Planted(
-        GROUPS, {"scales_out": by_columns}, "scale", "scales are stored column by column"
+        GROUPS, {"scales_out": by_columns}, "scale", "scales are transposed: column by column"
     ),
     "groups of 64": Planted(
         GROUPS,
@@ -390,7 +390,7 @@ PLANTED = {
         MXFP8,
         {"power": power_without_qmax},
         "scale",
-        "the scale is the power of two of amax, not of amax/qmax",
+        "the power of two is floor(log2(amax)), not by the rule ceil",
     ),
     "power to nearest": Planted(
         MXFP8, {"power": power_to_nearest}, "scale", "powers are rounded by the rule nearest"

@@ -4,9 +4,11 @@ A hypothesis computes codes or scales from y. Each recipe rounds y differently, 
 tried. The bits are compared with the results that float32 noise in y cannot change.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.codes import E4M3FN, E4M3FNUZ, CodeType
 from truenorm.verify.norms.norm import Norm
-from truenorm.verify.norms.quant import POWERS, Quant
+from truenorm.verify.norms.quant import POWERS, PowerEnd, Quant, powers_of_two
 from truenorm.verify.norms.quantized.answers import (
     Mask,
     QuantizedExpected,
@@ -48,6 +50,7 @@ class Rows:
     """y of a case by one recipe, and the scales that were returned or given.
 
     `low` and `high` are the numbers next to `y` that float32 noise allows, by their size.
+    `of_zeros` is the scale of a group of zeros.
     """
 
     case: Case
@@ -56,6 +59,7 @@ class Rows:
     low: Float64s
     high: Float64s
     scales: Float64s
+    of_zeros: Float64s | float = ANY_SCALE
 
     @property
     def unit(self) -> Float64s:
@@ -71,16 +75,17 @@ class Rows:
         """Return one scale for each element."""
         return np.broadcast_to(self.quant.spread(scales, self.y.shape[1]), self.y.shape)
 
-    def own_scales(self, y: Float64s) -> Float64s:
-        """Return the scales of y by the rule, in float64; `ANY_SCALE` for zeros."""
+    def own_scales(self, y: Float64s, qmax: float = 0.0) -> Float64s:
+        """Return the scales of y by the rule, in float64."""
         quant, amax = self.quant, largest_in_groups(np.abs(y), self.quant)
+        qmax = qmax or quant.code.largest
         if quant.scale_type == "e8m0":
             scales = np.ldexp(1.0, quant.powers(amax))
         elif quant.scale_type == "e4m3fn":
-            scales = E4M3FN.nearest(amax * self.global_scale / quant.code.largest)
+            scales = E4M3FN.nearest(amax * self.global_scale / qmax)
         else:
-            scales = np.maximum(amax / quant.code.largest, quant.least_scale)
-        return np.where(amax > 0, scales, ANY_SCALE)
+            scales = np.maximum(amax / qmax, quant.least_scale)
+        return np.where(amax > 0, scales, self.of_zeros)
 
 
 Predict = Callable[[Rows, Float64s], Float64s]
@@ -176,11 +181,11 @@ def _right(rows: Rows, y: Float64s) -> Float64s:
     return rows.quant.code.nearest(y / rows.unit)
 
 
-def _by_own_scales(rows: Rows, y: Float64s) -> Float64s:
-    """Return the codes for the scales that y should have."""
-    scales = rows.own_scales(y).astype(np.float32).astype(np.float64)
+def _by_scales(predict: Predict, rows: Rows, y: Float64s) -> Float64s:
+    """Return the codes of y for scales other than the returned ones; 0 for a scale of 0."""
+    scales = predict(rows, y).astype(np.float32).astype(np.float64)
     unit = rows.spread(rows.quant.code_units(scales, rows.case))
-    return np.where(y == 0, 0.0, rows.quant.code.nearest(y / unit))
+    return np.where((y == 0) | (unit == 0), 0.0, rows.quant.code.nearest(y / unit))
 
 
 def _times_scale(rows: Rows, y: Float64s) -> Float64s:
@@ -215,8 +220,9 @@ def _scale_before(rows: Rows, y: Float64s) -> Float64s:
 
 
 def _in_groups_of(group: int, rows: Rows, y: Float64s) -> Float64s:
-    narrow = replace(rows, quant=replace(rows.quant, scale=f"per-{group}"))
-    return _by_own_scales(narrow, y)
+    quant = replace(rows.quant, scale=f"per-{group}")
+    narrow = replace(rows, quant=quant, of_zeros=ANY_SCALE)
+    return _by_scales(_own, narrow, y)
 
 
 def _exchanged(rows: Rows, y: Float64s) -> Float64s:
@@ -322,16 +328,29 @@ def _of_all_rows(rows: Rows, y: Float64s) -> Float64s:
 
 
 def _over(qmax: float, rows: Rows, y: Float64s) -> Float64s:
-    return largest_in_groups(np.abs(y), rows.quant) / qmax
+    return rows.own_scales(y, qmax)
 
 
 def _inverse(rows: Rows, y: Float64s) -> Float64s:
     return 1 / rows.own_scales(y)
 
 
-def _by_columns(rows: Rows, y: Float64s) -> Float64s:
-    scales = rows.own_scales(y)
-    return scales.T.reshape(scales.shape)
+def _elsewhere(place: Callable[[Float64s], Float64s], rows: Rows, y: Float64s) -> Float64s:
+    return place(rows.own_scales(y))
+
+
+OF_OTHER_ROWS: dict[str, Callable[[Float64s], Float64s]] = {
+    "scales are those of the row before": lambda scales: np.roll(scales, 1, axis=0),
+    "scales are those of the next row": lambda scales: np.roll(scales, -1, axis=0),
+    "scales are those of the first row": lambda scales: scales[:1] + 0 * scales,
+}
+OF_OTHER_GROUPS: dict[str, Callable[[Float64s], Float64s]] = {
+    "scales are transposed: column by column": lambda scales: scales.T.reshape(scales.shape),
+    "scales are those of the group before": lambda scales: np.roll(scales, 1, axis=1),
+    "scales are those of the next group": lambda scales: np.roll(scales, -1, axis=1),
+    "scales are those of the first group": lambda scales: scales[:, :1] + 0 * scales,
+}
+"""Right scales in wrong places, by the words for them."""
 
 
 def _last_is_zero(rows: Rows, y: Float64s) -> Float64s:
@@ -348,10 +367,32 @@ def _by_rule(power: str, rows: Rows, y: Float64s) -> Float64s:
     return replace(rows, quant=replace(rows.quant, power=power)).own_scales(y)
 
 
-def _power_of_amax(rows: Rows, y: Float64s) -> Float64s:
+def _by_power(end: PowerEnd, rows: Rows, y: Float64s) -> Float64s:
     amax = largest_in_groups(np.abs(y), rows.quant)
-    powers = np.where(amax > 0, np.frexp(amax)[1] - 1, -127)
-    return np.asarray(np.ldexp(1.0, np.clip(powers, -127, 127)))
+    return np.where(amax > 0, np.ldexp(1.0, powers_of_two(amax, end)), rows.of_zeros)
+
+
+POWER_FORMULAS: dict[str, Callable[[float], PowerEnd]] = {
+    "ceil": lambda divisor: (divisor, True),
+    "floor": lambda divisor: (2 * divisor, False),
+    "round": lambda divisor: (math.sqrt(2) * divisor, True),
+}
+
+
+def _power_formulas(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
+    """Yield powers of two of amax over the multiples of known divisors that fit most scales."""
+    known = [np.concatenate(each) for each in zip(*_known_scales(runs), strict=True)]
+    divisors = {
+        math.frexp(each)[0]: each for each in (*OTHER_QMAX, 1.0, norm.quant.code.largest)
+    }
+    for divisor, (way, end_of) in product(divisors.values(), POWER_FORMULAS.items()):
+        if known:
+            amax, scales = known
+            apart = np.median(np.log2(scales) - powers_of_two(amax, end_of(divisor)))
+            divisor = math.ldexp(divisor, -round(apart))
+            over = f"/{divisor:g}" if divisor != 1 else ""
+            words = f"the power of two is {way}(log2(amax{over})), not by the rule "
+            yield Hypothesis(words + norm.quant.power, partial(_by_power, end_of(divisor)))
 
 
 def _over_global_scale(rows: Rows, y: Float64s) -> Float64s:
@@ -380,23 +421,22 @@ def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
         found = "the largest |y| is found without the last partial block of"
         yield Hypothesis(f"{found} {block} elements", partial(_of_whole_blocks, block))
     yield Hypothesis("the inverse of the scale is returned", _inverse)
-    if quant.group:
-        yield Hypothesis("scales are stored column by column", _by_columns)
-    if quant.scale_type == "float32":
+    for place, move in {**OF_OTHER_ROWS, **(OF_OTHER_GROUPS if quant.group else {})}.items():
+        yield Hypothesis(place, partial(_elsewhere, move))
+    if quant.scale_type != "e8m0":
         for qmax in OTHER_QMAX:
             if qmax != quant.code.largest:
                 other = f"the scale is amax/{qmax:g}, not amax/{quant.code.largest:g}"
                 yield Hypothesis(other, partial(_over, qmax))
-        least = _least_scale(runs)
-        if least > 0:
-            yield Hypothesis(f"no scale is below {least:g}", partial(_at_least, least))
+    least = _least_scale(runs) if quant.scale_type == "float32" else 0.0
+    if least > 0:
+        yield Hypothesis(f"no scale is below {least:g}", partial(_at_least, least))
     if quant.scale_type == "e8m0":
         for power in POWERS:
             if power != quant.power:
                 rule = f"powers are rounded by the rule {power}, not {quant.power}"
                 yield Hypothesis(rule, partial(_by_rule, power))
-        other = "the scale is the power of two of amax, not of amax/qmax"
-        yield Hypothesis(other, _power_of_amax)
+        yield from _power_formulas(norm, runs)
     if quant.scale_type == "e4m3fn":
         other = "amax is divided by the global scale, not multiplied by it"
         yield Hypothesis(other, _over_global_scale)
@@ -407,15 +447,19 @@ def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     yield Hypothesis("all scales are 0", _all_zero)
 
 
-def _least_scale(runs: Sequence[Run]) -> float:
-    """Return the least scale of all groups that are not zero, if it occurs in two cases."""
-    least = []
+def _known_scales(runs: Sequence[Run]) -> Iterator[tuple[Float64s, Float64s]]:
+    """Yield the largest |y| and the scale of groups that are not zero, by case."""
     for case, results in runs:
         answers = _answers(case)
         scales = answers.decoded("scale", results.get("scale"))
         if scales is not None:
-            nonzero = scales[(answers.amax > 0) & np.isfinite(scales)]
-            least.append(float(nonzero.min(initial=np.inf)))
+            known = (answers.amax > 0) & np.isfinite(scales) & (scales != 0)
+            yield answers.amax[known], scales[known]
+
+
+def _least_scale(runs: Sequence[Run]) -> float:
+    """Return the least scale of all groups that are not zero, if it occurs in two cases."""
+    least = [float(scales.min(initial=np.inf)) for _, scales in _known_scales(runs)]
     number = min(least, default=0.0)
     return float(f"{number:.6g}") if np.isfinite(number) and least.count(number) > 1 else 0.0
 
@@ -550,6 +594,8 @@ class _Search:
         if key not in self._rows:
             case = each.case if change is None else change(each.case)
             rows = None if case is None else _rows(self.norm, case, each.scales, recipe)
+            if rows and self.output == "codes":
+                rows = replace(rows, of_zeros=each.scales)
             self._rows[key] = rows
         return self._rows[key]
 
@@ -567,7 +613,10 @@ def _fits(hypothesis: Hypothesis, rows: Rows, each: _Wrong, output: str) -> tupl
     same &= (
         middle != ANY_SCALE if output == "scale" else hypothesis.scales_zeros | (rows.unit != 0)
     )
-    fits = (middle == each.result) | (np.isnan(middle) & np.isnan(each.result))
+    result = each.result
+    if output == "codes" and rows.quant.code.name == "int8":  # some saturate at -128
+        middle, result = (np.maximum(both, -rows.quant.code.largest) for both in (middle, result))
+    fits = (middle == result) | (np.isnan(middle) & np.isnan(result))
     return np.asarray(fits), np.asarray(same)
 
 
@@ -586,12 +635,20 @@ def find_cause(
     if output == "scale":
         return cause, len(of_scale)
     search = _Search(norm, "codes", runs)
-    by_own_scales = Hypothesis(cause, _by_own_scales, scales_zeros=True)
+    by_own_scales = Hypothesis(cause, partial(_by_scales, _own), scales_zeros=True)
     if not (cause and (special or search.find([by_own_scales]))):
-        cause = search.find(of_codes)
+        cause = search.find(of_codes) or search.find([*_by_other_scales(of_scale)])
     if special and not search.is_wrong and not cause:
         cause = _fate_of_nan(runs)
     return cause, len(of_scale) + len(of_codes)
+
+
+def _by_other_scales(of_scale: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
+    """Yield codes by wrong scales, while the right ones are returned."""
+    for words, predict, change, _ in of_scale:
+        if change is None:
+            other = f"codes are computed with other scales than returned: {words}"
+            yield Hypothesis(other, partial(_by_scales, predict))
 
 
 def _fate_of_nan(runs: Sequence[Run]) -> str:
