@@ -44,8 +44,8 @@ def of_registry(name: str) -> Bug:
 def quantized(name: str) -> Bug:
     bug = QUANTIZED[name]
     return Bug(
-        lambda: bug.kernel.subject(recipe=bug.recipe),
-        lambda: suite_of(bug.operation, "bfloat16", calls=False),
+        lambda: bug.kernel.subject(bug.dtype, recipe=bug.recipe),
+        lambda: suite_of(bug.operation, bug.dtype, calls=False),
     )
 
 

@@ -28,7 +28,7 @@ from truenorm.verify.norms.quantized.answers import (
     enclosed_answers,
 )
 from truenorm.verify.norms.quantized.cases import quantized_cases
-from truenorm.verify.norms.quantized.hypotheses import find_cause
+from truenorm.verify.norms.quantized.causes import find_cause
 from truenorm.verify.norms.quantized.summary import summarize
 from truenorm.verify.norms.recipes import (
     backward_results,

@@ -19,7 +19,7 @@ OF_ZEROS = {"zero-rows", "all-zero", "zero-groups"}
 def report_on(name: str) -> Report:
     bug = PLANTED[name]
     with np.errstate(all="ignore"):
-        return judge(bug.kernel.subject(recipe=bug.recipe), calls=False)
+        return judge(bug.kernel.subject(bug.dtype, recipe=bug.recipe), calls=False)
 
 
 def check_of(finding: Finding) -> str:

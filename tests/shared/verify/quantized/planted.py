@@ -26,6 +26,7 @@ class Planted(NamedTuple):
     cause: str
     recipe: str = ""
     kind: type[Kernel] = Kernel
+    dtype: str = "bfloat16"
 
     @property
     def kernel(self) -> Kernel:
@@ -183,6 +184,52 @@ def power_by_1_75(amax: Array) -> Array:
     fractions, exponents = np.frexp(amax)
     powers = exponents - 1 - 2 + (2 * fractions >= 1.75)
     return np.clip(np.where(amax > 0, powers, -127), -127, 127)
+
+
+def floor_of_log2(divisor: float) -> Any:
+    """Return a step that rounds log2(amax/divisor) down."""
+
+    def power(amax: Array) -> Array:
+        positive = np.where(amax > 0, amax, F(1)).astype(float)
+        powers = np.floor(np.log2(positive / divisor)).astype(int)
+        return np.clip(np.where(amax > 0, powers, -127), -127, 127)
+
+    return power
+
+
+def one_power_more(amax: Array) -> Array:
+    """Return the exponent above the right one."""
+    powers = np.ceil(np.log2(np.where(amax > 0, amax, F(1)).astype(float) / 448)).astype(int) + 1
+    return np.clip(np.where(amax > 0, powers, -127), -127, 127)
+
+
+def by_transposed_powers(groups: Array, powers: Array) -> Array:
+    """Read the scales column by column."""
+    return np.asarray(groups / np.ldexp(F(1), powers[..., 0].T.reshape(powers.shape)))
+
+
+def by_scales_of_group_before(y: Array, scale: Array, amax: Array) -> Array:
+    """Scale a whole group by the scale of the group before."""
+    del amax
+    return np.asarray(y / np.roll(scale, 1, axis=1))
+
+
+def by_scales_of_row_before(y: Array, scale: Array, amax: Array) -> Array:
+    """Scale a row by the scale of the row before."""
+    del amax
+    return np.asarray(y / np.roll(scale, 1, axis=0))
+
+
+def over_128(y: Array, scale: Array, amax: Array) -> Array:
+    """Take 128 for the largest code of int8, in the codes alone."""
+    del scale
+    return np.asarray(y / np.where(amax == 0, F(1), amax / F(128)))
+
+
+def clamped_at_minus_128(values: Array, kind: str) -> Array:
+    """Clamp to the range of int8, not to that of its codes."""
+    assert kind == "int8"
+    return np.asarray(np.clip(np.rint(np.nan_to_num(values)), -128, 127).astype(np.int8))
 
 
 def reciprocal_of_power(groups: Array, powers: Array) -> Array:
@@ -397,6 +444,75 @@ PLANTED = {
     ),
     "power by 1.75 for e2m1": Planted(
         MXFP4, {"power": power_by_1_75}, "scale", "powers are rounded by the rule even"
+    ),
+    "floor of log2(amax/448)": Planted(
+        MXFP8,
+        {"power": floor_of_log2(448)},
+        "scale",
+        "the power of two is floor(log2(amax/448)), not by the rule ceil",
+    ),
+    "floor, an option of its own": Planted(
+        MXFP8,
+        {"power": floor_of_log2(256)},
+        "scale",
+        "powers are rounded by the rule floor, not ceil",
+    ),
+    "exponent of e4m3fn for e2m1": Planted(
+        MXFP4,
+        {"power": floor_of_log2(256)},
+        "scale",
+        "the power of two is floor(log2(amax/256)), not by the rule ceil",
+    ),
+    "one power too large": Planted(
+        MXFP8,
+        {"power": one_power_more},
+        "scale",
+        "the power of two is ceil(log2(amax/224)), not by the rule ceil",
+    ),
+    "codes by transposed scales": Planted(
+        MXFP8,
+        {"by_power": by_transposed_powers},
+        "codes",
+        "codes are computed with other scales than returned: scales are transposed",
+    ),
+    "codes by the scales of the group before": Planted(
+        GROUPS,
+        {"scaled": by_scales_of_group_before},
+        "codes",
+        "codes are computed with other scales than returned: scales are those of the group before",
+    ),
+    "codes by the scales of the row before": Planted(
+        TOKEN,
+        {"scaled": by_scales_of_row_before},
+        "codes",
+        "codes are computed with other scales than returned: scales are those of the row before",
+        dtype="float32",
+    ),
+    "128 for 127": Planted(
+        "rms_norm,quant=int8,scale=per-token",
+        {"scale": lambda amax: np.where(amax == 0, F(1), amax / F(128)).astype(F)},
+        "scale",
+        "the scale is amax/128, not amax/127",
+        dtype="float32",
+    ),
+    "128 for 127 in codes": Planted(
+        "rms_norm,quant=int8,scale=per-token",
+        {"scaled": over_128, "convert": clamped_at_minus_128},
+        "codes",
+        "codes are computed with other scales than returned: the scale is amax/128, not amax/127",
+        dtype="float32",
+    ),
+    "block scale without 6": Planted(
+        NVFP4,
+        {**PRODUCT, "block_scale": lambda amax, scale: encode(amax * scale, "e4m3fn")},
+        "scale",
+        "the scale is amax, not amax/6",
+    ),
+    "block scales transposed": Planted(
+        NVFP4,
+        {**PRODUCT, "scales_out": by_columns},
+        "scale",
+        "scales are transposed: column by column",
     ),
     "E8M0 underflow": Planted(
         MXFP8,

@@ -29,6 +29,7 @@ from truenorm.verify.oracle import (
     ElementErrors,
     Expected,
     LinearInRoot,
+    expected,
     output_types,
 )
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of, unit_roundoff
@@ -453,6 +454,13 @@ class QuantizedExpected(Expected):
         element = rows.y_at(rows.rows[0], j)
         assert isinstance(element, LinearInRoot)
         return element
+
+
+def answers_of(case: Case) -> QuantizedExpected:
+    """Return the answers of a case of a quantized norm."""
+    answers = expected(case)
+    assert isinstance(answers, QuantizedExpected)
+    return answers
 
 
 def _times(element: LinearInRoot, factor: Fraction) -> LinearInRoot:

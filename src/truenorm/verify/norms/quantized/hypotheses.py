@@ -13,30 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.codes import E4M3FN, E4M3FNUZ, CodeType
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quant import POWERS, PowerEnd, Quant, powers_of_two
 from truenorm.verify.norms.quantized.answers import (
     Mask,
-    QuantizedExpected,
+    answers_of,
     in_groups,
     largest_in_groups,
 )
-from truenorm.verify.norms.quantized.recipes import NORMS, SCALING_NOISE, norms_of
-from truenorm.verify.norms.recipes import RoundedComputation
 from truenorm.verify.operation import Case, Results
-from truenorm.verify.oracle import expected
-from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of
+from truenorm.verify.types import Array, Float64s, dtype_of
 
 Run = tuple[Case, Results]
-FITS = 0.999
-"""The share of decided elements, and of wrong decided elements, that a hypothesis must have."""
-SURELY_NOT = 0.9
-"""A hypothesis is given up after a case in which fewer elements fit."""
-LARGEST_CASE = 2**16
-"""Elements of cases that are compared."""
-LARGEST_FLOAT32, SMALLEST_FLOAT32 = float(np.finfo(np.float32).max), 2.0**-149
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 ANY_SCALE = -1.0
 """Stands for the scale of a group of zeros, which may be any."""
 BLOCKS = (1024, 512, 256, 128, 64, 32)
@@ -181,7 +171,7 @@ def _right(rows: Rows, y: Float64s) -> Float64s:
     return rows.quant.code.nearest(y / rows.unit)
 
 
-def _by_scales(predict: Predict, rows: Rows, y: Float64s) -> Float64s:
+def by_scales(predict: Predict, rows: Rows, y: Float64s) -> Float64s:
     """Return the codes of y for scales other than the returned ones; 0 for a scale of 0."""
     scales = predict(rows, y).astype(np.float32).astype(np.float64)
     unit = rows.spread(rows.quant.code_units(scales, rows.case))
@@ -222,7 +212,7 @@ def _scale_before(rows: Rows, y: Float64s) -> Float64s:
 def _in_groups_of(group: int, rows: Rows, y: Float64s) -> Float64s:
     quant = replace(rows.quant, scale=f"per-{group}")
     narrow = replace(rows, quant=quant, of_zeros=ANY_SCALE)
-    return _by_scales(_own, narrow, y)
+    return by_scales(own, narrow, y)
 
 
 def _exchanged(rows: Rows, y: Float64s) -> Float64s:
@@ -238,7 +228,8 @@ def _subnormal_as_normal(rows: Rows, y: Float64s) -> Float64s:
     return np.where(unit == 0, 0.0, rows.quant.code.nearest(y / unit))
 
 
-def _code_hypotheses(norm: Norm) -> Iterator[Hypothesis]:
+def code_hypotheses(norm: Norm) -> Iterator[Hypothesis]:
+    """Yield wrong conversions to codes, and wrong scalings."""
     quant = norm.quant
     for words, convert in conversions(quant):
         yield Hypothesis(words, partial(_converted, convert))
@@ -272,6 +263,14 @@ def _code_hypotheses(norm: Norm) -> Iterator[Hypothesis]:
     yield from _input_hypotheses(_right)
 
 
+def codes_by_other_scales(of_scale: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
+    """Yield codes by wrong scales, while the right ones are returned."""
+    for words, predict, change, _ in of_scale:
+        if change is None:
+            other = f"codes are computed with other scales than returned: {words}"
+            yield Hypothesis(other, partial(by_scales, predict))
+
+
 # Hypotheses about inputs
 
 
@@ -303,7 +302,8 @@ def _input_hypotheses(predict: Predict) -> Iterator[Hypothesis]:
 # Hypotheses about scales
 
 
-def _own(rows: Rows, y: Float64s) -> Float64s:
+def own(rows: Rows, y: Float64s) -> Float64s:
+    """Return the right scales."""
     return rows.own_scales(y)
 
 
@@ -325,6 +325,10 @@ def _of_whole_blocks(block: int, rows: Rows, y: Float64s) -> Float64s:
 
 def _of_all_rows(rows: Rows, y: Float64s) -> Float64s:
     return rows.own_scales(np.full(y.shape, np.abs(y).max(initial=0.0)))
+
+
+def _amax_over(divisor: float) -> str:
+    return f"amax/{divisor:g}" if divisor != 1 else "amax"
 
 
 def _over(qmax: float, rows: Rows, y: Float64s) -> Float64s:
@@ -382,16 +386,13 @@ POWER_FORMULAS: dict[str, Callable[[float], PowerEnd]] = {
 def _power_formulas(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     """Yield powers of two of amax over the multiples of known divisors that fit most scales."""
     known = [np.concatenate(each) for each in zip(*_known_scales(runs), strict=True)]
-    divisors = {
-        math.frexp(each)[0]: each for each in (*OTHER_QMAX, 1.0, norm.quant.code.largest)
-    }
+    divisors = {math.frexp(each)[0]: each for each in (*OTHER_QMAX, 1.0, norm.quant.code.largest)}
     for divisor, (way, end_of) in product(divisors.values(), POWER_FORMULAS.items()):
         if known:
             amax, scales = known
             apart = np.median(np.log2(scales) - powers_of_two(amax, end_of(divisor)))
             divisor = math.ldexp(divisor, -round(apart))
-            over = f"/{divisor:g}" if divisor != 1 else ""
-            words = f"the power of two is {way}(log2(amax{over})), not by the rule "
+            words = f"the power of two is {way}(log2({_amax_over(divisor)})), not by the rule "
             yield Hypothesis(words + norm.quant.power, partial(_by_power, end_of(divisor)))
 
 
@@ -409,12 +410,13 @@ def _at_least(number: float, rows: Rows, y: Float64s) -> Float64s:
     return np.maximum(rows.own_scales(y), number)
 
 
-def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
+def scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
+    """Yield wrong scales; some have a number that is fitted to the scales of runs."""
     quant = norm.quant
     words = "the scale is of the largest {}, not of the largest |y|".format
     yield Hypothesis(words("|x|"), _of_x)
     before = "the scale is of the largest |y| before gamma"
-    yield Hypothesis(before, _own, _without_gamma)
+    yield Hypothesis(before, own, _without_gamma)
     yield Hypothesis(words("y"), _of_largest_y)
     yield Hypothesis("the scale is of the largest |y| of all rows", _of_all_rows)
     for block in BLOCKS:
@@ -426,7 +428,7 @@ def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     if quant.scale_type != "e8m0":
         for qmax in OTHER_QMAX:
             if qmax != quant.code.largest:
-                other = f"the scale is amax/{qmax:g}, not amax/{quant.code.largest:g}"
+                other = f"the scale is {_amax_over(qmax)}, not {_amax_over(quant.code.largest)}"
                 yield Hypothesis(other, partial(_over, qmax))
     least = _least_scale(runs) if quant.scale_type == "float32" else 0.0
     if least > 0:
@@ -442,7 +444,7 @@ def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
         yield Hypothesis(other, _over_global_scale)
         other = "scales beyond the largest are not saturated: they are NaN"
         yield Hypothesis(other, _block_scale_not_saturated)
-    yield from _input_hypotheses(_own)
+    yield from _input_hypotheses(own)
     yield Hypothesis("the scale of the last group is 0", _last_is_zero)
     yield Hypothesis("all scales are 0", _all_zero)
 
@@ -450,7 +452,7 @@ def _scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
 def _known_scales(runs: Sequence[Run]) -> Iterator[tuple[Float64s, Float64s]]:
     """Yield the largest |y| and the scale of groups that are not zero, by case."""
     for case, results in runs:
-        answers = _answers(case)
+        answers = answers_of(case)
         scales = answers.decoded("scale", results.get("scale"))
         if scales is not None:
             known = (answers.amax > 0) & np.isfinite(scales) & (scales != 0)
@@ -462,227 +464,3 @@ def _least_scale(runs: Sequence[Run]) -> float:
     least = [float(scales.min(initial=np.inf)) for _, scales in _known_scales(runs)]
     number = min(least, default=0.0)
     return float(f"{number:.6g}") if np.isfinite(number) and least.count(number) > 1 else 0.0
-
-
-# Comparison
-
-
-class _Wrong(NamedTuple):
-    """The result of a case, decoded; `wrong` where it is no right answer."""
-
-    case: Case
-    result: Float64s
-    scales: Float64s
-    wrong: Mask
-    compared: Mask
-
-
-def _answers(case: Case) -> QuantizedExpected:
-    answers = expected(case)
-    assert isinstance(answers, QuantizedExpected)
-    return answers
-
-
-def _compared(norm: Norm, output: str, runs: Sequence[Run]) -> list[_Wrong]:
-    """Return results of finite rows; failing cases and small cases come first."""
-    every = []
-    for case, results in runs:
-        if case.kind == "special" or np.prod(case.shape) > LARGEST_CASE:
-            continue
-        answers = _answers(case).given(results)
-        result = answers.decoded(output, results.get(output))
-        scales = np.asarray(case.inputs.get("scale", 1.0), np.float64).reshape(1, 1)
-        if norm.quant.scale_type:
-            returned = answers.decoded("scale", results.get("scale"))
-            if returned is None:
-                continue
-            scales = returned
-        if result is None or answers.values[output] is None:
-            continue
-        wrong = answers.element_errors(output, result).error > answers.allowed(output)
-        compared = np.ones(result.shape, bool)
-        if output == "scale":
-            compared = (answers.amax > 0) & ~answers.is_floored(result)
-        every.append(_Wrong(case, result, scales, np.asarray(wrong), compared))
-    return sorted(every, key=lambda each: (not each.wrong.any(), each.result.size))
-
-
-def _rows(norm: Norm, case: Case, scales: Float64s, recipe: tuple[str, str]) -> Rows:
-    """Return y of a case by a recipe, with the scales of the call."""
-    name, via = recipe
-    computation = RoundedComputation(norm, case, norm.normalized(case))
-    y, noise = computation.before_rounding(NORMS[name][0])
-    noise = np.where(computation.decided, noise, ulps_of(np.nan_to_num(y), case.dtype))
-    if not norm.centred:  # the sign of zero is that of x and gamma
-        y = np.where(y == 0, computation.rows * case.gamma.astype(np.float64) * 0, y)
-    low, high = (np.where(noise == 0, y, y + np.copysign(noise, y) * sign) for sign in (-1, 1))
-    if via == "T":
-        y, low, high = (np.copysign(rounded(each, case.dtype), each) for each in (y, low, high))
-    if norm.quant.scale_type != "e8m0":
-        low, high = low * (1 - SCALING_NOISE), high * (1 + SCALING_NOISE)
-    return Rows(case, norm.quant, y, low, high, scales)
-
-
-class _Search:
-    """Compares hypotheses with the results of one output; y by each recipe is computed once."""
-
-    def __init__(self, norm: Norm, output: str, runs: Sequence[Run]) -> None:
-        self.norm, self.output = norm, output
-        self.compared = _compared(norm, output, runs)
-        self.recipes = [(name, via) for name in norms_of(norm) for via in ("T", "direct")]
-        self._rows: dict[tuple[int, Change | None, tuple[str, str]], Rows | None] = {}
-
-    @property
-    def is_wrong(self) -> bool:
-        """True if a result is wrong."""
-        return any(each.wrong.any() for each in self.compared)
-
-    def find(self, hypotheses: Sequence[Hypothesis]) -> str:
-        """Return the hypothesis that fits best, with the sizes where it fits; or ""."""
-        if not self.is_wrong:
-            return ""
-        best = self._best(hypotheses, self.compared)
-        if best:
-            return best
-        failing = [each for each in self.compared if each.wrong.any()]
-        sizes = self._sizes(failing)
-        return (
-            f"{best} where {sizes}" if sizes and (best := self._best(hypotheses, failing)) else ""
-        )
-
-    def _sizes(self, failing: Sequence[_Wrong]) -> str:
-        """Return the D or the number of rows that all failing cases have, and no other case."""
-        for axis, name in ((1, "D"), (0, "the number of rows")):
-            sizes = {each.case.shape[axis] for each in failing}
-            right = {each.case.shape[axis] for each in self.compared if not each.wrong.any()}
-            if len(sizes) == 1 and not sizes & right:
-                return f"{name} is {sizes.pop()}"
-        return ""
-
-    def _best(self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]) -> str:
-        shares = {
-            each.words: max(self.share(each, recipe, cases) for recipe in self.recipes)
-            for each in hypotheses
-        }
-        best = max(shares, key=lambda words: shares[words], default="")
-        return best if best and shares[best] >= FITS else ""
-
-    def share(
-        self, hypothesis: Hypothesis, recipe: tuple[str, str], cases: Sequence[_Wrong]
-    ) -> float:
-        """Return the share of decided elements that fit, or of wrong ones if that is less."""
-        equal, total, equal_wrong, total_wrong, wrong = 0, 0, 0, 0, 0
-        for each in cases:
-            rows = self._of(each, hypothesis.change, recipe)
-            if rows is None:
-                return 0.0
-            fits, decided = _fits(hypothesis, rows, each, self.output)
-            decided &= each.compared
-            fits &= decided
-            equal, total = equal + int(fits.sum()), total + int(decided.sum())
-            equal_wrong += int((fits & each.wrong).sum())
-            total_wrong += int((decided & each.wrong).sum())
-            wrong += int(each.wrong.sum())
-            if equal < SURELY_NOT * total or equal_wrong < SURELY_NOT * total_wrong:
-                return 0.0
-        if not total or 2 * total_wrong < wrong:
-            return 0.0
-        return min(equal / total, equal_wrong / total_wrong)
-
-    def _of(self, each: _Wrong, change: Change | None, recipe: tuple[str, str]) -> Rows | None:
-        key = (id(each.case), change, recipe)
-        if key not in self._rows:
-            case = each.case if change is None else change(each.case)
-            rows = None if case is None else _rows(self.norm, case, each.scales, recipe)
-            if rows and self.output == "codes":
-                rows = replace(rows, of_zeros=each.scales)
-            self._rows[key] = rows
-        return self._rows[key]
-
-
-def _fits(hypothesis: Hypothesis, rows: Rows, each: _Wrong, output: str) -> tuple[Mask, Mask]:
-    """Return where a result is as predicted, and where noise cannot change the prediction."""
-    middle, low, high = (hypothesis.predict(rows, y) for y in (rows.y, rows.low, rows.high))
-    if output == "scale" and rows.quant.scale_type == "float32":
-        low, high = np.minimum(low, high), np.maximum(low, high)
-        room = SCALING_NOISE * np.abs(middle) + SMALLEST_FLOAT32
-        fits = (low - room <= each.result) & (each.result <= high + room)
-        fits |= (np.abs(middle) > LARGEST_FLOAT32) & np.isinf(each.result)
-        return np.asarray(fits), np.asarray(middle != ANY_SCALE)
-    same = (low == high) | (np.isnan(low) & np.isnan(high))
-    same &= (
-        middle != ANY_SCALE if output == "scale" else hypothesis.scales_zeros | (rows.unit != 0)
-    )
-    result = each.result
-    if output == "codes" and rows.quant.code.name == "int8":  # some saturate at -128
-        middle, result = (np.maximum(both, -rows.quant.code.largest) for both in (middle, result))
-    fits = (middle == result) | (np.isnan(middle) & np.isnan(result))
-    return np.asarray(fits), np.asarray(same)
-
-
-@np.errstate(all="ignore")
-def find_cause(
-    norm: Norm, output: str, runs: Sequence[Run], *, special: bool = False
-) -> tuple[str, int]:
-    """Return the likely cause of a wrong output, or "", and the number of hypotheses."""
-    if output == "sum":
-        return _cause_of_sum(runs), 2
-    if output == "amax":
-        return _cause_of_amax(runs), 1
-    of_scale = list(_scale_hypotheses(norm, runs)) if norm.quant.scale_type else []
-    of_codes = list(_code_hypotheses(norm))
-    cause = _Search(norm, "scale", runs).find(of_scale) if of_scale else ""
-    if output == "scale":
-        return cause, len(of_scale)
-    search = _Search(norm, "codes", runs)
-    by_own_scales = Hypothesis(cause, partial(_by_scales, _own), scales_zeros=True)
-    if not (cause and (special or search.find([by_own_scales]))):
-        cause = search.find(of_codes) or search.find([*_by_other_scales(of_scale)])
-    if special and not search.is_wrong and not cause:
-        cause = _fate_of_nan(runs)
-    return cause, len(of_scale) + len(of_codes)
-
-
-def _by_other_scales(of_scale: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
-    """Yield codes by wrong scales, while the right ones are returned."""
-    for words, predict, change, _ in of_scale:
-        if change is None:
-            other = f"codes are computed with other scales than returned: {words}"
-            yield Hypothesis(other, partial(_by_scales, predict))
-
-
-def _fate_of_nan(runs: Sequence[Run]) -> str:
-    """Return the code that stands for NaN, if it is always the same."""
-    sizes: set[float] = set()
-    for case, results in runs:
-        codes = _answers(case).decoded("codes", results.get("codes"))
-        if case.kind == "special" and codes is not None:
-            sizes |= set(np.abs(codes[~np.isfinite(_answers(case).y)]).tolist())
-    largest = runs[0][0].operation.quant.code.largest  # type: ignore[attr-defined]
-    return {
-        frozenset([largest]): "NaN is clamped to the largest code",
-        frozenset([0.0]): "NaN is written as 0",
-    }.get(frozenset(sizes), "")
-
-
-def _cause_of_sum(runs: Sequence[Run]) -> str:
-    for name, other in (("residual", "x"), ("x", "the residual")):
-        if all(
-            np.array_equal(getattr(case, name).ravel(), total.ravel(), equal_nan=True)
-            for case, results in runs
-            if (total := results.get("sum")) is not None
-        ):
-            return f"sum is {'the ' * (name != 'x')}{name}: {other} is not added"
-    return ""
-
-
-def _cause_of_amax(runs: Sequence[Run]) -> str:
-    for case, results in runs:
-        answers, returned = _answers(case), results.get("amax")
-        if returned is None or case.kind == "special" or answers.wide["amax"][0] == 0:
-            continue
-        scaled = answers.wide["amax"] / float(np.abs(answers.code_unit).flat[0])
-        room = answers.allowed("amax") * scaled / answers.wide["amax"]
-        if not np.abs(returned.reshape(1) - scaled) <= room:
-            return ""
-    return "amax is that of y after scaling"

@@ -7,9 +7,8 @@ import numpy as np
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quant import FLOOR_ERROR
-from truenorm.verify.norms.quantized.answers import Mask, QuantizedExpected
+from truenorm.verify.norms.quantized.answers import Mask, QuantizedExpected, answers_of
 from truenorm.verify.operation import Case, Quantization, Results
-from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
 
 Run = tuple[Case, Results]
@@ -24,7 +23,7 @@ def summarize(norm: Norm, runs: Sequence[Run]) -> Quantization | None:
     ordinary = [run for run in runs if run[0].family == "normal"]
     exact, total, squares = 0, 0, np.zeros(2)
     for case, results in ordinary:
-        answers = _answers(case).given(results)
+        answers = answers_of(case).given(results)
         codes = answers.decoded("codes", results.get("codes"))
         if codes is None or answers.values["codes"] is None:
             continue
@@ -42,12 +41,6 @@ def summarize(norm: Norm, runs: Sequence[Run]) -> Quantization | None:
     return Quantization(runs[0][0].dtype, exact / total, noise, scale, floors, zeros)
 
 
-def _answers(case: Case) -> QuantizedExpected:
-    answers = expected(case)
-    assert isinstance(answers, QuantizedExpected)
-    return answers
-
-
 def _squares(answers: QuantizedExpected, codes: Float64s) -> Float64s:
     """Return the mean squared errors of codes, and of exact codes with exact scales."""
     y, code = answers.y, answers.quant.code
@@ -60,7 +53,7 @@ def _squares(answers: QuantizedExpected, codes: Float64s) -> Float64s:
 
 def _scales(runs: Sequence[Run]) -> Iterator[tuple[QuantizedExpected, Float64s]]:
     for case, results in runs:
-        answers = _answers(case)
+        answers = answers_of(case)
         scales = answers.decoded("scale", results.get("scale"))
         if scales is not None:
             yield answers, scales

@@ -1,0 +1,244 @@
+"""Find the likely cause of wrong codes and scales: the hypothesis whose bits a result has."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from truenorm.verify.formulas.rounding import rounded
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.norms.quantized.answers import Mask, answers_of
+from truenorm.verify.norms.quantized.hypotheses import (
+    ANY_SCALE,
+    LARGEST_FLOAT32,
+    Change,
+    Hypothesis,
+    Rows,
+    Run,
+    by_scales,
+    code_hypotheses,
+    codes_by_other_scales,
+    own,
+    scale_hypotheses,
+)
+from truenorm.verify.norms.quantized.recipes import NORMS, SCALING_NOISE, norms_of
+from truenorm.verify.norms.recipes import RoundedComputation
+from truenorm.verify.operation import Case
+from truenorm.verify.types import Float64s, ulps_of
+
+FITS = 0.999
+"""The share of decided elements, and of wrong decided elements, that a hypothesis must have."""
+SURELY_NOT = 0.9
+"""A hypothesis is given up after a case in which fewer elements fit."""
+LARGEST_CASE = 2**16
+"""Elements of cases that are compared."""
+SMALLEST_FLOAT32 = 2.0**-149
+
+
+class _Wrong(NamedTuple):
+    """The result of a case, decoded; `wrong` where it is no right answer."""
+
+    case: Case
+    result: Float64s
+    scales: Float64s
+    wrong: Mask
+    compared: Mask
+
+
+def _compared(norm: Norm, output: str, runs: Sequence[Run]) -> list[_Wrong]:
+    """Return results of finite rows; failing cases and small cases come first."""
+    every = []
+    for case, results in runs:
+        if case.kind == "special" or np.prod(case.shape) > LARGEST_CASE:
+            continue
+        answers = answers_of(case).given(results)
+        result = answers.decoded(output, results.get(output))
+        scales = np.asarray(case.inputs.get("scale", 1.0), np.float64).reshape(1, 1)
+        if norm.quant.scale_type:
+            returned = answers.decoded("scale", results.get("scale"))
+            if returned is None:
+                continue
+            scales = returned
+        if result is None or answers.values[output] is None:
+            continue
+        wrong = answers.element_errors(output, result).error > answers.allowed(output)
+        compared = np.ones(result.shape, bool)
+        if output == "scale":
+            compared = (answers.amax > 0) & ~answers.is_floored(result)
+        every.append(_Wrong(case, result, scales, np.asarray(wrong), compared))
+    return sorted(every, key=lambda each: (not each.wrong.any(), each.result.size))
+
+
+def _rows(norm: Norm, case: Case, scales: Float64s, recipe: tuple[str, str]) -> Rows:
+    """Return y of a case by a recipe, with the scales of the call."""
+    name, via = recipe
+    computation = RoundedComputation(norm, case, norm.normalized(case))
+    y, noise = computation.before_rounding(NORMS[name][0])
+    noise = np.where(computation.decided, noise, ulps_of(np.nan_to_num(y), case.dtype))
+    if not norm.centred:  # the sign of zero is that of x and gamma
+        y = np.where(y == 0, computation.rows * case.gamma.astype(np.float64) * 0, y)
+    low, high = (np.where(noise == 0, y, y + np.copysign(noise, y) * sign) for sign in (-1, 1))
+    if via == "T":
+        y, low, high = (np.copysign(rounded(each, case.dtype), each) for each in (y, low, high))
+    if norm.quant.scale_type != "e8m0":
+        low, high = low * (1 - SCALING_NOISE), high * (1 + SCALING_NOISE)
+    return Rows(case, norm.quant, y, low, high, scales)
+
+
+class _Search:
+    """Compares hypotheses with the results of one output; y by each recipe is computed once."""
+
+    def __init__(self, norm: Norm, output: str, runs: Sequence[Run]) -> None:
+        self.norm, self.output = norm, output
+        self.compared = _compared(norm, output, runs)
+        self.recipes = [(name, via) for name in norms_of(norm) for via in ("T", "direct")]
+        self._rows: dict[tuple[int, Change | None, tuple[str, str]], Rows | None] = {}
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if a result is wrong."""
+        return any(each.wrong.any() for each in self.compared)
+
+    def find(self, hypotheses: Sequence[Hypothesis]) -> str:
+        """Return the hypothesis that fits best, with the sizes where it fits; or ""."""
+        if not self.is_wrong:
+            return ""
+        best = self._best(hypotheses, self.compared)
+        if best:
+            return best
+        failing = [each for each in self.compared if each.wrong.any()]
+        sizes = self._sizes(failing)
+        return (
+            f"{best} where {sizes}" if sizes and (best := self._best(hypotheses, failing)) else ""
+        )
+
+    def _sizes(self, failing: Sequence[_Wrong]) -> str:
+        """Return the D or the number of rows that all failing cases have, and no other case."""
+        for axis, name in ((1, "D"), (0, "the number of rows")):
+            sizes = {each.case.shape[axis] for each in failing}
+            right = {each.case.shape[axis] for each in self.compared if not each.wrong.any()}
+            if len(sizes) == 1 and not sizes & right:
+                return f"{name} is {sizes.pop()}"
+        return ""
+
+    def _best(self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]) -> str:
+        shares = {
+            each.words: max(self.share(each, recipe, cases) for recipe in self.recipes)
+            for each in hypotheses
+        }
+        best = max(shares, key=lambda words: shares[words], default="")
+        return best if best and shares[best] >= FITS else ""
+
+    def share(
+        self, hypothesis: Hypothesis, recipe: tuple[str, str], cases: Sequence[_Wrong]
+    ) -> float:
+        """Return the share of decided elements that fit, or of wrong ones if that is less."""
+        equal, total, equal_wrong, total_wrong, wrong = 0, 0, 0, 0, 0
+        for each in cases:
+            rows = self._of(each, hypothesis.change, recipe)
+            if rows is None:
+                return 0.0
+            fits, decided = _fits(hypothesis, rows, each, self.output)
+            decided &= each.compared
+            fits &= decided
+            equal, total = equal + int(fits.sum()), total + int(decided.sum())
+            equal_wrong += int((fits & each.wrong).sum())
+            total_wrong += int((decided & each.wrong).sum())
+            wrong += int(each.wrong.sum())
+            if equal < SURELY_NOT * total or equal_wrong < SURELY_NOT * total_wrong:
+                return 0.0
+        if not total or 2 * total_wrong < wrong:
+            return 0.0
+        return min(equal / total, equal_wrong / total_wrong)
+
+    def _of(self, each: _Wrong, change: Change | None, recipe: tuple[str, str]) -> Rows | None:
+        key = (id(each.case), change, recipe)
+        if key not in self._rows:
+            case = each.case if change is None else change(each.case)
+            rows = None if case is None else _rows(self.norm, case, each.scales, recipe)
+            if rows and self.output == "codes":
+                rows = replace(rows, of_zeros=each.scales)
+            self._rows[key] = rows
+        return self._rows[key]
+
+
+def _fits(hypothesis: Hypothesis, rows: Rows, each: _Wrong, output: str) -> tuple[Mask, Mask]:
+    """Return where a result is as predicted, and where noise cannot change the prediction."""
+    middle, low, high = (hypothesis.predict(rows, y) for y in (rows.y, rows.low, rows.high))
+    if output == "scale" and rows.quant.scale_type == "float32":
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        room = SCALING_NOISE * np.abs(middle) + SMALLEST_FLOAT32
+        fits = (low - room <= each.result) & (each.result <= high + room)
+        fits |= (np.abs(middle) > LARGEST_FLOAT32) & np.isinf(each.result)
+        return np.asarray(fits), np.asarray(middle != ANY_SCALE)
+    same = (low == high) | (np.isnan(low) & np.isnan(high))
+    same &= (
+        middle != ANY_SCALE if output == "scale" else hypothesis.scales_zeros | (rows.unit != 0)
+    )
+    result = each.result
+    if output == "codes" and rows.quant.code.name == "int8":  # some saturate at -128
+        middle, result = (np.maximum(both, -rows.quant.code.largest) for both in (middle, result))
+    fits = (middle == result) | (np.isnan(middle) & np.isnan(result))
+    return np.asarray(fits), np.asarray(same)
+
+
+@np.errstate(all="ignore")
+def find_cause(
+    norm: Norm, output: str, runs: Sequence[Run], *, special: bool = False
+) -> tuple[str, int]:
+    """Return the likely cause of a wrong output, or "", and the number of hypotheses."""
+    if output == "sum":
+        return _cause_of_sum(runs), 2
+    if output == "amax":
+        return _cause_of_amax(runs), 1
+    of_scale = list(scale_hypotheses(norm, runs)) if norm.quant.scale_type else []
+    of_codes = list(code_hypotheses(norm))
+    cause = _Search(norm, "scale", runs).find(of_scale) if of_scale else ""
+    if output == "scale":
+        return cause, len(of_scale)
+    search = _Search(norm, "codes", runs)
+    by_own_scales = Hypothesis(cause, partial(by_scales, own), scales_zeros=True)
+    if not (cause and (special or search.find([by_own_scales]))):
+        cause = search.find(of_codes) or search.find([*codes_by_other_scales(of_scale)])
+    if special and not search.is_wrong and not cause:
+        cause = _fate_of_nan(runs)
+    return cause, len(of_scale) + len(of_codes)
+
+
+def _fate_of_nan(runs: Sequence[Run]) -> str:
+    """Return the code that stands for NaN, if it is always the same."""
+    sizes: set[float] = set()
+    for case, results in runs:
+        codes = answers_of(case).decoded("codes", results.get("codes"))
+        if case.kind == "special" and codes is not None:
+            sizes |= set(np.abs(codes[~np.isfinite(answers_of(case).y)]).tolist())
+    largest = runs[0][0].operation.quant.code.largest  # type: ignore[attr-defined]
+    return {
+        frozenset([largest]): "NaN is clamped to the largest code",
+        frozenset([0.0]): "NaN is written as 0",
+    }.get(frozenset(sizes), "")
+
+
+def _cause_of_sum(runs: Sequence[Run]) -> str:
+    for name, other in (("residual", "x"), ("x", "the residual")):
+        if all(
+            np.array_equal(getattr(case, name).ravel(), total.ravel(), equal_nan=True)
+            for case, results in runs
+            if (total := results.get("sum")) is not None
+        ):
+            return f"sum is {'the ' * (name != 'x')}{name}: {other} is not added"
+    return ""
+
+
+def _cause_of_amax(runs: Sequence[Run]) -> str:
+    for case, results in runs:
+        answers, returned = answers_of(case), results.get("amax")
+        if returned is None or case.kind == "special" or answers.wide["amax"][0] == 0:
+            continue
+        scaled = answers.wide["amax"] / float(np.abs(answers.code_unit).flat[0])
+        room = answers.allowed("amax") * scaled / answers.wide["amax"]
+        if not np.abs(returned.reshape(1) - scaled) <= room:
+            return ""
+    return "amax is that of y after scaling"
