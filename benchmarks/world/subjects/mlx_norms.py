@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
-from benchmarks.world.subjects.arguments import split
+from benchmarks.world.subjects.arguments import gradients, split
 from benchmarks.world.subjects.bits import from_bits, is_bfloat16, to_bits
 from benchmarks.world.subjects.onnx_node import Array
 
@@ -41,9 +41,9 @@ def subject(function: Callable[..., Any], name: str, operation: str) -> tv.Subje
 
         return from_mlx(called(*inputs)), (called, inputs)
 
-    def backward(dy: Array, saved: Any) -> tuple[Array, ...]:
+    def backward(dy: Array, saved: Any) -> Any:
         called, inputs = saved
-        return tuple(map(from_mlx, mx.vjp(called, inputs, [to_mlx(dy)])[1]))
+        return gradients(map(from_mlx, mx.vjp(called, inputs, [to_mlx(dy)])[1]))
 
     return tv.Subject(
         forward,

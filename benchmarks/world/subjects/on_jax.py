@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
-from benchmarks.world.subjects.arguments import split
+from benchmarks.world.subjects.arguments import gradients, split
 from benchmarks.world.subjects.onnx_node import Array
 
 jax: Any = import_module("jax")
@@ -40,8 +40,8 @@ def compiled(
         y, pullback = with_gradients(inputs[0].shape[-1], float(eps))(inputs, labels)
         return np.asarray(y), pullback
 
-    def backward(dy: Array, pullback: Any) -> tuple[Array, ...]:
-        return tuple(np.asarray(each) for each in gradients_of(pullback, dy))
+    def backward(dy: Array, pullback: Any) -> Any:
+        return gradients(np.asarray(each) for each in gradients_of(pullback, dy))
 
     return tv.Subject(
         forward,

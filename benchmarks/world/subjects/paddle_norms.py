@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
-from benchmarks.world.subjects.arguments import split
+from benchmarks.world.subjects.arguments import gradients, split
 from benchmarks.world.subjects.bits import BFLOAT16, is_bfloat16
 from benchmarks.world.subjects.onnx_node import Array
 
@@ -43,10 +43,10 @@ def subject(function: Callable[..., Any], name: str, operation: str) -> tv.Subje
         y = function(*inputs, *rest)
         return from_paddle(y), (y, inputs)
 
-    def backward(dy: Array, saved: Any) -> tuple[Array, ...]:
+    def backward(dy: Array, saved: Any) -> Any:
         y, inputs = saved
-        gradients = paddle.grad([y], inputs, [to_paddle(dy)], retain_graph=True)
-        return tuple(map(from_paddle, gradients))
+        tensors = paddle.grad([y], inputs, [to_paddle(dy)], retain_graph=True)
+        return gradients(map(from_paddle, tensors))
 
     return tv.Subject(
         forward,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import truenorm.verify as tv
-from benchmarks.world.subjects.arguments import split
+from benchmarks.world.subjects.arguments import gradients, split
 from benchmarks.world.subjects.onnx_node import Array
 
 tf: Any = import_module("tensorflow")
@@ -26,10 +26,10 @@ def subject(function: Callable[..., Any], name: str, operation: str) -> tv.Subje
             y = function(*inputs, *rest)
         return np.asarray(y), (tape, y, inputs)
 
-    def backward(dy: Array, saved: Any) -> tuple[Array, ...]:
+    def backward(dy: Array, saved: Any) -> Any:
         tape, y, inputs = saved
-        gradients = tape.gradient(y, inputs, output_gradients=tf.constant(dy))
-        return tuple(np.asarray(each) for each in gradients)
+        tensors = tape.gradient(y, inputs, output_gradients=tf.constant(dy))
+        return gradients(np.asarray(each) for each in tensors)
 
     return tv.Subject(
         forward, backward, name=name, operation=operation, dtypes=["float32", "bfloat16"]
