@@ -7,7 +7,6 @@ from benchmarks.common import RESULTS, coloured, markdown_table
 from benchmarks.world.listed import FOLDER, Finding, Tried, read_findings, read_tried
 from truenorm.tools.text import number
 from truenorm.verify.grading.report import GRADES
-from truenorm.verify.operations import as_operation
 from truenorm.verify.types import FORMATS
 
 FILES = (RESULTS / "world.json",)
@@ -18,6 +17,7 @@ SOFTMAX = {
     "log_softmax": "Logarithm of the softmax",
     "cross_entropy": "Cross-entropy, one loss for each row",
 }
+OUTPUTS = ("y", "dx", "dgamma", "dbeta")
 MARKS = {
     "batch-invariant": "batch",
     "subnormals kept": "sub&shy;normals",
@@ -109,9 +109,9 @@ def sorted_by_grade(rows: Iterable[Row], dtype: str) -> list[Row]:
     return sorted(rows, key=key)
 
 
-def table(rows: Iterable[Row], name: str, dtype: str) -> str:
+def table(rows: Sequence[Row], name: str, dtype: str) -> str:
     """Return one table; that of float64 has no errors, and only that of float32 has marks."""
-    outputs = [each.name for each in as_operation(name).outputs]
+    outputs = [each for each in OUTPUTS if any(each in grades_of(row, dtype) for row in rows)]
     long, has_mean = dtype != "float64", name == "layer_norm"
     found = {norm for finding in read_findings() for norm in finding.norms}
     narrow = dtype in ("bfloat16", "float16") and name in NORMS
