@@ -266,7 +266,7 @@ def as_operation(operation: Operation | str, default: Operation = LAYER_NORM) ->
     if not isinstance(operation, str):
         return operation
     if operation in SHIPPED:
-        return SHIPPED[operation]
+        return SHIPPED[operation]()
     if split_target(operation, "formula")[0].suffix == ".py":
         return formula_from(operation)
     return parse_operation(operation, default)

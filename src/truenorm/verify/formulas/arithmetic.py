@@ -208,7 +208,7 @@ class Special(Floats):
         return cls.sum(x, axes)
 
 
-def _where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
+def where_parts(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
     """Select numbers that consist of several arrays."""
     parts = ((getattr(x, each.name), getattr(y, each.name)) for each in fields(x))
     return type(x)(*(np.where(mask, one, other) for one, other in parts))
@@ -220,11 +220,11 @@ class Balls(Floats):
     of = staticmethod(Ball.of)
     div = staticmethod(lambda x, y: x * y.reciprocal())
     over = staticmethod(Ball.over)
-    abs = staticmethod(lambda x: _where(x.high < 0, -x, x))
+    abs = staticmethod(lambda x: where_parts(x.high < 0, -x, x))
     inverse_root = staticmethod(Ball.inverse_root)
     function = staticmethod(by_arbs)
     map = staticmethod(Ball.map)
-    where = staticmethod(_where)
+    where = staticmethod(where_parts)
 
     @staticmethod
     def sum(x: Ball, axes: Axes) -> Ball:
@@ -254,7 +254,7 @@ class Balls(Floats):
     @classmethod
     def select(cls, condition: Ball, x: Ball, y: Ball) -> Ball:
         """Return x where a condition is 1, else y."""
-        chosen = _where(condition.high > 0.5, x, y)
+        chosen = where_parts(condition.high > 0.5, x, y)
         return Ball(chosen.high, chosen.low, chosen.radius + condition.radius)
 
 
@@ -431,7 +431,7 @@ class Exact(Floats):
     """Arrays of `Roots`, for formulas with one root in each unit and no gate."""
 
     map = staticmethod(Roots.map)
-    where = staticmethod(_where)
+    where = staticmethod(where_parts)
 
     @staticmethod
     def of(values: Float64s) -> Roots:

@@ -312,7 +312,7 @@ class FormulaScales:
         for name in names:
             shape = operation._shape_of(name, case)
             flat = operation._flat(name, shape)
-            scale = np.broadcast_to(sized[name].scale, shape).reshape(flat)
+            scale = np.broadcast_to(sized[name].error, shape).reshape(flat)
             value = np.broadcast_to(sized[name].values, shape).reshape(flat)
             self._check(name, np.isfinite(self._exact[name][..., 0]) & ~np.isfinite(value))
             scales[name] = np.where(np.isnan(scale), np.inf, scale)

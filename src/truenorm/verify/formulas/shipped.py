@@ -4,12 +4,11 @@ x and the other rows have the shape (N, D).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from truenorm.verify.formulas.operation import FormulaOperation, formula
-from truenorm.verify.formulas.operators import (
+from truenorm.verify.formulas import (
     erf,
     exp,
     inverse_root,
@@ -22,6 +21,7 @@ from truenorm.verify.formulas.operators import (
     total,
     where,
 )
+from truenorm.verify.formulas.operation import FormulaOperation, formula
 
 
 def softmax(x: Any) -> Any:
@@ -84,48 +84,24 @@ def gelu(x: Any) -> Any:
     return half * (1.0 + erf(x * inverse_root(2.0)))
 
 
-class Shipped(Mapping[str, FormulaOperation]):
-    """Operations by name, each made on first use: that needs python-flint.
-
-    An environment that only calls a norm imports this module, too.
-    """
-
-    def __init__(self, made: Mapping[str, Callable[[], FormulaOperation]]) -> None:
-        self._made = {name: cache(make) for name, make in made.items()}
-
-    def __getitem__(self, name: str) -> FormulaOperation:
-        """Return the operation of a name."""
-        return self._made[name]()
-
-    def __contains__(self, name: object) -> bool:
-        """Return True for a name; no operation is made."""
-        return name in self._made
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        """Return the number of operations."""
-        return len(self._made)
-
-
-SHIPPED = Shipped(
-    {
-        "softmax": partial(formula, softmax),
-        "masked_softmax": partial(formula, masked_softmax, constants=["mask"]),
-        "log_softmax": partial(formula, log_softmax),
-        "cross_entropy": partial(formula, cross_entropy, indices=["label"]),
-        "l2_norm": partial(formula, l2_norm),
-        "rms_norm_rope": partial(
-            formula,
+SHIPPED: dict[str, Callable[[], FormulaOperation]] = {
+    each.__name__: cache(partial(formula, each, **options))
+    for each, options in (
+        (softmax, {}),
+        (masked_softmax, {"constants": ["mask"]}),
+        (log_softmax, {}),
+        (cross_entropy, {"indices": ["label"]}),
+        (l2_norm, {}),
+        (
             rms_norm_rope,
-            constants=["cos", "sin"],
-            ranges={"cos": (-1.0, 1.0), "sin": (-1.0, 1.0)},
-            multiple=2,
+            {
+                "constants": ["cos", "sin"],
+                "ranges": {"cos": (-1.0, 1.0), "sin": (-1.0, 1.0)},
+                "multiple": 2,
+            },
         ),
-        "swiglu": partial(formula, swiglu),
-        "gelu": partial(formula, gelu),
-    }
-)
-"""By name: the text of an operation for `Subject` and for ``--operation``."""
+        (swiglu, {}),
+        (gelu, {}),
+    )
+}
+"""By name: functions that make an operation, on first use since it needs python-flint."""

@@ -22,7 +22,7 @@ HONEST = Bug(None, None)
 
 def judged(name: str, bug: Bug) -> Report:
     forward, backward = KERNELS[name]
-    operation = SHIPPED[name]
+    operation = SHIPPED[name]()
     subject = tv.Subject(
         bug.forward or forward, bug.backward or backward, operation=operation, name=name
     )

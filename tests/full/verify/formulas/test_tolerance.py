@@ -17,7 +17,7 @@ LEAST = 2.0**-149 / UNIT
 
 
 def scale_of(node: Node, inputs: dict[str, Any], power: int = 0) -> np.ndarray[Any, Any]:
-    return natural_scales({"y": node}, inputs, "float32", power)["y"].scale
+    return natural_scales({"y": node}, inputs, "float32", power)["y"].error
 
 
 @pytest.mark.parametrize(
