@@ -20,6 +20,7 @@ from truenorm.verify.formulas import (
     where,
 )
 from truenorm.verify.formulas.operation import FormulaOperation
+from truenorm.verify.oracle import expected
 
 PLACES = ("normal-4x17", "normal-4x67", "large-values-4x67", "zeros-4x67", "special-0-6x67")
 
@@ -102,6 +103,10 @@ def weight_norm(v: Any, g: Any) -> Any:
     return g * v * r
 
 
+def weight_norm_of(v: Any, g: Any) -> Any:
+    return g[:, None] * v / np.sqrt(along(v * v))
+
+
 FORMULAS: dict[str, tuple[Callable[[], FormulaOperation], Callable[..., Any]]] = {
     "attention with a sink": (lambda: tv.formula(sink_attention, columns=["sink"]), attend),
     "log-cosh": (lambda: tv.formula(log_cosh, constants=["target"]), log_cosh_loss),
@@ -117,7 +122,7 @@ FORMULAS: dict[str, tuple[Callable[[], FormulaOperation], Callable[..., Any]]] =
     ),
     "weight norm": (
         lambda: tv.formula(weight_norm, columns=["g"]),
-        lambda v, g: g[:, None] * v / np.sqrt(along(v * v)),
+        weight_norm_of,
     ),
 }
 
@@ -128,3 +133,19 @@ def test_honest_kernels_pass(name: str) -> None:
     subject = tv.Subject(kernel, operation=operation(), name=name)
     for place in PLACES:
         tv.check(subject, tv.case(f"float32-{place}", operation=subject.operation))
+
+
+def scaled_weight_norm(v: Any, g: Any) -> Any:
+    top = np.abs(v).max(-1, keepdims=True)
+    return weight_norm_of(v / np.where(top == 0, 1, top), g)
+
+
+def test_squares_of_subnormal_rows_underflow() -> None:
+    """Without an eps, a kernel that squares such rows divides by 0; the exact answer is 0.036."""
+    operation = FORMULAS["weight norm"][0]()
+    case = tv.case("float32-subnormal-4x67", operation=operation)
+    with pytest.raises(AssertionError, match="is inf, the exact answer"):
+        tv.check(tv.Subject(weight_norm_of, operation=operation), case)
+    tv.check(tv.Subject(scaled_weight_norm, operation=operation), case)
+    wide = weight_norm_of(case.v.astype(np.longdouble), case.g[:, 0].astype(np.longdouble))
+    assert wide.astype(np.float32).tolist() == expected(case).wide["y"].tolist()
