@@ -66,6 +66,8 @@ assert reason_for_absence() == sys.argv[1], reason_for_absence()
 HAS_DEVICE = (
     "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
 )
+# The gate: tests that answer first, and the examples in docstrings and pages.
+FAST_TESTS = ("tests/fast", "src", "docs", "README.md")
 # With the oldest NumPy and without the C core.
 PURE_TESTS = ("tests/fast", "src/truenorm/api", "src/truenorm/partials", "docs/use", "README.md")
 # The gate runs these with the newest NumPy alone, the nightly with the oldest too.
@@ -164,18 +166,18 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("numpy", ["newest", "oldest"], ids=["newest", "oldest"])
 def tests(session: nox.Session, numpy: str) -> None:
-    """Run the tests and the examples in docstrings and pages.
+    """Run the fast tests and the examples in docstrings and pages, or what arguments name.
 
-    With the newest NumPy for all backends. With the oldest, the fast ones without the C core.
+    With the newest NumPy for all backends. With the oldest, those of numbers without the C core.
     """
     session.env.update(CACHE | ONE_THREAD)
     if numpy == "newest":
         install(session, "tests", "-e", ".")
-        chosen: tuple[str, ...] = ()
+        chosen: tuple[str, ...] = FAST_TESTS
     else:
         install_pure(session, "tests", OLDEST_NUMPY)
         chosen = (*PURE_TESTS, *NIGHTLY_IF_PURE)
-    session.run("pytest", *PARALLEL, "--durations=25", *chosen, *session.posargs)
+    session.run("pytest", *PARALLEL, "--durations=25", *(session.posargs or chosen))
 
 
 @nox.session
