@@ -146,7 +146,7 @@ def fit(drifts: Sequence[Drift], tried: Iterable[Way]) -> list[Fit]:
     ['in float32, in 8 lanes']
     """
     observed = np.concatenate([each.observed.ravel() for each in drifts])
-    if not (np.abs(observed) >= LEAST_DRIFT).any():
+    if not (np.abs(observed[np.isfinite(observed)]) >= LEAST_DRIFT).any():
         return []
     fits = [_fit_of(way, drifts, observed) for way in tried]
     fits = [each for each in fits if each.share >= EXPLAINED]

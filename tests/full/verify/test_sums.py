@@ -195,6 +195,11 @@ def test_an_accurate_sum_has_no_way(name: str) -> None:
     assert found(name, lambda terms: in_float64(1, terms)) == []
 
 
+def test_errors_that_are_not_finite_have_no_way() -> None:
+    infinite = np.array([np.inf, np.nan])
+    assert fit([Drift(infinite, lambda _: infinite)], WAYS) == []
+
+
 def test_a_way_that_is_not_tried_is_not_named() -> None:
     """Lanes of 3 have a drift between those of 2 and 4."""
     assert found("squares", lambda terms: in_lanes(3, terms)) == []

@@ -215,7 +215,7 @@ def _sums(
     The ways are found on the largest of the wrong cases, and compared on other wide cases.
     """
     largest, first = max(
-        ((np.abs(_drift(each, each.result)).max(initial=0.0), each) for each in wrong),
+        ((_largest_drift(each), each) for each in wrong),
         key=lambda pair: pair[0],
     )
     error = largest * unit_roundoff(first.case.dtype)
@@ -241,6 +241,12 @@ def kinds_of_sums(dtype: str) -> list[str]:
     """Return the types whose partial sums may leave an error in a result, the likely first."""
     kinds = ("float64", *NARROWER) if dtype == "float64" else NARROWER
     return [kind for kind in kinds if is_available(kind)]
+
+
+def _largest_drift(evidence: Evidence) -> float:
+    """Return the largest finite error of a result, in natural units."""
+    drift = np.abs(_drift(evidence, evidence.result))
+    return float(drift[np.isfinite(drift)].max(initial=0.0))
 
 
 def _drift_of(evidence: Evidence, summed: Summed) -> Drift:

@@ -375,7 +375,8 @@ def fit(
 class _RowErrors(NamedTuple):
     """What the fit of `Growth.terms` to a row leaves: multiples, the rest, and kappa.
 
-    `shares` are the shares of the error of the case that each term explains, and the rest.
+    `shares` are the shares of the error of the case that each term explains, and the rest. They
+    are 0 in rows of few elements, which any terms fit.
     """
 
     multiples: Float64s  # (rows, terms)
@@ -517,10 +518,12 @@ def _row_errors(evidence: Evidence, growth: Growth) -> _RowErrors:
         size = np.maximum(np.abs(parts[-1]), np.finfo(np.float64).tiny)
         multiples, rest = fit(parts, error, size)
         visible = np.full(once, _visible(evidence))
-        spare = (case.shape[1] >= len(parts) + SPARE) & (_squares(case)[:once] < _limit(case) / 2)
+        wide = case.shape[1] >= len(parts) + SPARE
+        spare = wide & (_squares(case)[:once] < _limit(case) / 2)
         explained = [multiples[:, [k]] * part for k, part in enumerate(parts)]
         shares = [
-            explained_share(error / size, (error - each) / size) for each in (*explained, rest)
+            explained_share(error / size, (error - each) / size) if wide else 0.0
+            for each in (*explained, rest)
         ]
         multiples = np.where(spare[:, np.newaxis], multiples, np.nan)
         rest = np.sqrt((rest**2).sum(axis=1) / (size**2).sum(axis=1))

@@ -95,6 +95,25 @@ def test_mean_in_one_number_is_told_by_kappa() -> None:
     assert more == patterns.NOTHING
 
 
+def product_of_the_mean_rounded(case: Case) -> Float64s:
+    """Return y as gamma*(x*r + b), where b = -mean*r is rounded to float32, as in ncnn."""
+    x: Float64s = case.x.astype(np.float64)
+    mean = x.mean(axis=1, keepdims=True)
+    r = 1 / np.sqrt(x.var(axis=1, keepdims=True) + case.eps)
+    b = (-mean * r).astype(np.float32).astype(np.float64)
+    return np.asarray(case.gamma.astype(np.float64) * (x * r + b) + case.beta)
+
+
+def test_a_row_that_any_shift_fits_does_not_show_that_the_mean_is_rounded() -> None:
+    """The mean of one element is the element: it is exact in one number."""
+    growth = patterns.describe_growth(
+        evidence_of(product_of_the_mean_rounded, "sweep", "hard", wrong=1)
+    )
+    assert growth.words.startswith("the mean is held in one number")
+    assert growth.shares["float32-offset-1e4-4x67"] > 0.99
+    assert growth.shares["float32-one-element-large-gamma"] == 0.0
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
