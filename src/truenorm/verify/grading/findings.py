@@ -104,14 +104,13 @@ def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tup
     """
     order = [*GUARDS, "rounding"]
     ranked = sorted(findings, key=lambda each: order.index(each.guard))
-    leaders: list[Finding] = []
+    before: list[Finding] = []
     leader_of: dict[int, Finding] = {}
     for each in sorted(ranked, key=lambda each: each.output not in forward):
-        leader = next((one for one in leaders if _explains(one, each, forward)), None)
-        if leader is None:
-            leaders.append(each)
-        else:
-            leader_of[id(each)] = leader
+        leader = next((one for one in before if _explains(one, each, forward)), None)
+        if leader is not None:
+            leader_of[id(each)] = leader_of.get(id(leader), leader)
+        before.append(each)
     leaders = [each for each in ranked if id(each) not in leader_of]
     places = {id(each): place for place, each in enumerate(leaders, 1)}
     followers = [

@@ -297,6 +297,21 @@ def test_each_cause_is_named_once() -> None:
             assert ordered[0].output == "y"
 
 
+def test_a_finding_may_follow_from_one_that_follows() -> None:
+    """Of a bug in forward, special rows of a gradient are no finding of their own."""
+    cause = "the mean is over places, not channels (matches {} within 1 ulp)"
+    first, second = (
+        finding_of("ordinary", name, cause=cause.format(name)) for name in ("y", "dgamma")
+    )
+    special = finding_of("finite", "dgamma")
+    ordered = order_findings([special, second, first], ["y"])
+    assert [(each.output, each.follows) for each in ordered] == [
+        ("y", 0),
+        ("dgamma", 1),
+        ("dgamma", 1),
+    ]
+
+
 def test_a_cause_is_named_beside_a_case_that_it_explains() -> None:
     """A larger error elsewhere is no example of it; without an example, there is no cause."""
     explained, worse = (tv.case(f"float32-normal-4x{size}") for size in (3, 67))

@@ -15,6 +15,7 @@ GROUP_NORM, GROUPED = "group_norm,groups=2", "rms_norm,groups=4"
 SILU, SILU_FIRST = "rms_norm,gate=silu", "rms_norm,groups=2,gate=silu-first"
 SIGMOID, HEADS = "rms_norm,gate=sigmoid", "rms_norm,heads=4"
 BY_SAMPLE, BY_ROW = "layer_norm,modulate=sample,gamma=false", "rms_norm,modulate=row"
+OVER_CHANNELS = "layer_norm,over=channels"
 PARTIAL, GATED_GROUPS = "rms_norm,variance=3/4", "rms_norm,groups=4,gate=silu"
 At = dict[str, Any]
 
@@ -342,6 +343,52 @@ class TailLeftOut(Textbook):
         return np.asarray((cut - at["mean"]) * at["r"])
 
 
+class OfChannels(Textbook):
+    """Statistics along the last axis, the places of a channel, as np.mean(x, -1) takes them."""
+
+    def statistics(self, u: Array) -> tuple[Array, Array]:
+        """Return the mean and the variance of each channel, for each element of a group."""
+        channels = u.reshape(*u.shape[:2], -1)
+        of_each = channels.mean(-1, keepdims=True), channels.var(-1, keepdims=True)
+        units = self.units(u).shape
+        mean, variance = (np.broadcast_to(one, channels.shape).reshape(units) for one in of_each)
+        return mean, variance
+
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        at["mean"], variance = self.statistics(u)
+        at["r"] = 1 / np.sqrt(variance + eps)
+        return np.asarray((self.units(u) - at["mean"]) * at["r"])
+
+
+class MeanOfChannels(OfChannels):
+    """The variance is right."""
+
+    def statistics(self, u: Array) -> tuple[Array, Array]:
+        return super().statistics(u)[0], self.units(u).var(-1, keepdims=True)
+
+
+class VarianceOfChannels(OfChannels):
+    """The mean is right."""
+
+    def statistics(self, u: Array) -> tuple[Array, Array]:
+        return self.units(u).mean(-1, keepdims=True), super().statistics(u)[1]
+
+
+class MeanOverPlaces(Textbook):
+    """The mean of a channel, where channels are to be normalized at each place."""
+
+    def normalized(self, u: Array, eps: float, at: At) -> Array:
+        cut = self.units(u)
+        at["mean"] = cut.mean(1, keepdims=True)
+        at["r"] = 1 / np.sqrt(((cut - at["mean"]) ** 2).mean(-1, keepdims=True) + eps)
+        return np.asarray((cut - at["mean"]) * at["r"])
+
+
+class MeansOverPlacesInBackward(Textbook):
+    def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
+        return g.mean(1, keepdims=True), (g * xhat).mean(1, keepdims=True)
+
+
 class Planted(NamedTuple):
     """A bug: the kernel, what it is judged as, and what it computes if that is another norm.
 
@@ -537,5 +584,40 @@ PLANTED = (
         "without the residual",
     ),
     Planted("slope at xhat", "", SlopeAtXhat, "group_norm,groups=2,gate=self", "taken at xhat"),
+    Planted(
+        "group of one channel",
+        "",
+        OfChannels,
+        GROUP_NORM,
+        "the mean and the mean square are over places, not channels and places",
+    ),
+    Planted(
+        "mean of a channel",
+        "",
+        MeanOfChannels,
+        GROUP_NORM,
+        "the mean that is subtracted is over places, not channels and places",
+    ),
+    Planted(
+        "variance of a channel",
+        "",
+        VarianceOfChannels,
+        GROUP_NORM,
+        "the variance is over places, not channels and places",
+    ),
+    Planted(
+        "mean over places",
+        "",
+        MeanOverPlaces,
+        OVER_CHANNELS,
+        "the mean is over places, not channels",
+    ),
+    Planted(
+        "means over places in backward",
+        "",
+        MeansOverPlacesInBackward,
+        OVER_CHANNELS,
+        "mean(g) and mean(g*xhat) are over places, not channels",
+    ),
     Planted("tail of a block", "", TailLeftOut, GROUP_NORM, "without the last n % 64 elements"),
 )

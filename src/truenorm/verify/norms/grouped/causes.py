@@ -4,14 +4,17 @@ Most hypotheses are mutants of the formula. The hypotheses of this file are abou
 rows, the order of numbers in memory, and the options of a norm.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Run, changed
+from truenorm.verify.formulas.arithmetic import Floats, result_of
+from truenorm.verify.formulas.graph import Node
+from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Mutants, Run, changed
 from truenorm.verify.norms.grouped.formulas import (
     MODULATION,
     Key,
@@ -37,6 +40,7 @@ def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
     key = Key.of(norm.geometry_of(1, "as-1x1"), (each.name for each in norm.inputs))
     return {
         **_of_division(norm, output),
+        **_of_statistics(norm, output),
         **_of_options(norm, output),
         **_of_inputs(norm, output),
         **{each: partial(_mutated, norm, output, each) for each in _mutants(norm, output, key)},
@@ -50,12 +54,49 @@ def _mutants(norm: Norm, output: str, key: Key) -> dict[str, Changes]:
     if output not in graph:
         return {}
     results = {each.name: graph[each.name] for each in norm.outputs if each.name in graph}
-    axes = [Axis(0, "row", "rows")]
-    axes += [Axis(k, *_axis_words(norm, each)) for k, each in enumerate(key.axes.split(), 1)]
+    axes = [Axis(0, "row", "rows"), *_axes_of(norm, key.axes)]
     gradients = norm.inputs_of("gradient")
     alone = [[name] for name in (*norm.inputs_of("data"), *gradients) if name not in MODULATION]
     inputs = [norm.parameters, MODULATION, *alone]
-    return Formula(output, results, inputs, gradients, axes).mutants()
+    formula = Formula(output, results, inputs, gradients, axes)
+    return formula.mutants() | (dict(_over_other_axes(formula)) if norm.share == 1 else {})
+
+
+def _over_other_axes(formula: Formula) -> Mutants:
+    """Yield means that are taken over other axes than those of a unit, some means or all."""
+    parts = formula.means()
+    every = [*dict.fromkeys(node for part in parts for node in part)]
+    for part, name in [*zip(parts, map(_listed, parts), strict=True), (every, "means are")]:
+        unit = part[0].settings[0] if part else ()
+        for axes, words in _other_axes(formula.axes[1:], unit):
+            yield f"{name} {words}", dict.fromkeys(part, partial(_along, axes))
+
+
+def _listed(nodes: Sequence[Node]) -> str:
+    return f"{' and '.join(map(repr, nodes))} {'are' if len(nodes) > 1 else 'is'}"
+
+
+def _other_axes(
+    axes: Sequence[Axis], unit: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield other axes than those of a unit, and the words for them."""
+    names = {each.number: each.plural for each in axes}
+    for count in range(1, len(names) + 1 if unit else 1):
+        for some in combinations(names, count):
+            over, instead = (" and ".join(names[each] for each in one) for one in (some, unit))
+            if some != tuple(unit):
+                yield some, f"over {over}, not {instead}"
+
+
+def _along(axes: tuple[int, ...], run: Run, node: Node, args: list[Any]) -> Any:
+    """Return a sum or a mean along other axes."""
+    other = Node(node.op, node.args, (), (axes, *node.settings[1:]))
+    return result_of(other, args, Floats, run.given)
+
+
+def _axes_of(norm: Norm, letters: str) -> list[Axis]:
+    """Return the axes of a row."""
+    return [Axis(k, *_axis_words(norm, each)) for k, each in enumerate(letters.split(), 1)]
 
 
 def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
@@ -180,6 +221,27 @@ def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
         words = "dgamma has the mean and r of group c % G, not of c // (C/G)"
         table[words] = wrong(dgamma_terms=_of_other_groups)
     return table
+
+
+def _of_statistics(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return hypotheses about a variance, or a mean that is subtracted, over other axes."""
+    division, table = norm.geometry_of(1, "as-1x1"), dict[str, Hypothesis]()
+    if norm.centred and norm.share == 1 and norm.divisor == "mean":
+        axes = _axes_of(norm, division.axes)
+        for over, words in _other_axes(axes, division.without(division.units)):
+            variance, centred = partial(_variance_over, over), partial(_centred_over, over)
+            table[f"the variance is {words}"] = _wrong(norm, output, w=variance)
+            table[f"the mean that is subtracted is {words}"] = _wrong(norm, output, xhat=centred)
+    return table
+
+
+def _variance_over(axes: tuple[int, ...], at: _At, _: Float64s) -> Any:
+    return at.right("u").var(axis=axes, keepdims=True)
+
+
+def _centred_over(axes: tuple[int, ...], at: _At, _: Float64s) -> Any:
+    u = at.right("u")
+    return (u - u.mean(axis=axes, keepdims=True)) * at.right("r")
 
 
 def _with_next_unit(at: _At, w: Float64s) -> Any:
