@@ -8,6 +8,7 @@ without the change: the steps that are right have the same rounding errors in bo
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice, takewhile
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Clamped, Hypothesis, Summed
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
@@ -53,14 +55,14 @@ LIMIT_PRECISION = 2.0**-18
 """Least relative error of a fitted limit: it is rounded to as few digits as this allows."""
 AMBIGUOUS = 2.0
 """Hypotheses whose distance is within this factor of the smallest are equally good."""
-MAX_LISTED = 3
-"""Sizes that are listed one by one."""
-LISTED = "one of "
-"""The beginning of sizes that no rule describes."""
 KAPPA_POWERS = 3
 """Powers of kappa, from 0 on, that rounding errors of a kernel with a bug may grow like."""
 NOISE = 1 / 8
 """These errors, relative to the largest that are allowed."""
+
+
+Check = tuple[str, str, str]
+"""A check, a type and an output."""
 
 
 class Evidence(NamedTuple):
@@ -76,12 +78,21 @@ class Diagnosis(NamedTuple):
     """The likely cause in words (empty if unknown), and the number of hypotheses tried.
 
     `shares` are by name of a case: the share of its error that the cause explains. They are empty
-    for a cause that has no errors to compare.
+    for a cause that has no errors to compare. `close` are the hypotheses about `output` that
+    explain it alike, and `where` says at which sizes or on which input they do.
     """
 
     cause: str
     tried: int
     shares: Mapping[str, float] = {}
+    close: Sequence["Candidate"] = ()
+    output: str = ""
+    where: str = ""
+
+    def naming(self, chosen: Sequence["Candidate"]) -> "Diagnosis":
+        """Return the diagnosis with some of the hypotheses in its words."""
+        words = sentence(self.output, without_repeats(chosen), self.where)
+        return self._replace(cause=words, shares=chosen[0].shares, close=chosen)
 
     def explained(self, case: str) -> str:
         """Return the cause, with the share of the error of a case that it explains.
@@ -163,9 +174,22 @@ def diagnose(
     for power in range(KAPPA_POWERS if by_size else 1):
         chosen, where = _explain(order, hypotheses, power, by_size=by_size)
         if chosen:
-            words = sentence(order[0].output, chosen, where)
-            return Diagnosis(words, len(hypotheses), chosen[0].shares)
+            return unknown._replace(output=order[0].output, where=where).naming(chosen)
     return unknown
+
+
+def with_common_causes(diagnoses: Mapping[Check, Diagnosis]) -> dict[Check, Diagnosis]:
+    """Name the hypothesis that explains most of several diagnoses, where some explain one alike.
+
+    The outputs of a kernel that has a bug, and its types, have one cause.
+    """
+    explained = Counter(each.words for one in diagnoses.values() for each in one.close)
+    common = {}
+    for check, one in diagnoses.items():
+        most = max((explained[each.words] for each in one.close), default=0)
+        chosen = [each for each in one.close if explained[each.words] == most]
+        common[check] = one.naming(chosen) if chosen else one
+    return common
 
 
 def _explain(
@@ -419,10 +443,13 @@ def best(explaining: Iterator[Candidate]) -> list[Candidate]:
         return []
     best = min(every, key=lambda each: each.distance)
     close = [each for each in every if each.distance <= AMBIGUOUS * best.distance]
-    if not all(_equivalent(best, each) for each in close):
-        return []
+    return close if all(_equivalent(best, each) for each in close) else []
+
+
+def without_repeats(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates that are different computations."""
     named: list[Candidate] = []
-    for each in close:
+    for each in candidates:
         if not any(_is_repeated(each, other) for other in named):
             named.append(each)
     return named
@@ -575,31 +602,3 @@ def _roundings(evidence: Evidence) -> float:
         return factor
     terms = 1 if case.operation.is_rows(output) else max(case.shape[0], 1)
     return 2 / math.sqrt(terms) + factor * FLOAT32_ROUNDOFF / unit
-
-
-def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> str:
-    """Describe the D or the number of rows of the failing cases, if no control case has it."""
-    if not controls:
-        return ""
-    for axis, name in ((1, "D"), (0, "the number of rows")):
-        sizes = {case.shape[axis] for case in wrong}
-        others = {case.shape[axis] for case in controls}
-        if sizes and not sizes & others:
-            return f"{name} is {_describe_sizes(sizes, others)}"
-    return ""
-
-
-def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:
-    least, largest = min(sizes), max(sizes)
-    if len(sizes) <= MAX_LISTED:
-        return " or ".join(map(str, sorted(sizes)))
-    if not any(least <= size <= largest for size in others):
-        bounded = max(others, default=0) > largest
-        return f"from {least} to {largest}" if bounded else f"{least} or more"
-    block = min(size & -size for size in sizes)
-    if block > 1 and not any(size % block == 0 for size in others):
-        return f"a multiple of {block}"
-    block = min(size & -size for size in others)
-    if block > 1 and not any(size % block == 0 for size in sizes):
-        return f"not a multiple of {block}"
-    return LISTED + ", ".join(map(str, sorted(sizes)))

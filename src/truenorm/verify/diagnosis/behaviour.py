@@ -31,9 +31,9 @@ from truenorm.verify.diagnosis.accuracy import (
     Evidence,
     diagnose,
     distance,
-    distinguishing_size,
 )
 from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
+from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, compute_exact, expected, output_types
 from truenorm.verify.running.records import Record

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from truenorm.tools.text import number
 from truenorm.verify.diagnosis.accuracy import (
-    LISTED,
     MANY_ELEMENTS,
     MIN_CASES,
     Evidence,
@@ -22,12 +21,13 @@ from truenorm.verify.diagnosis.accuracy import (
     candidates,
     compare_with_hypothesis,
     distance,
-    distinguishing_size,
     explained_share,
     is_large,
     sentence,
     with_subject,
+    without_repeats,
 )
+from truenorm.verify.diagnosis.sizes import LISTED, distinguishing_size
 from truenorm.verify.operation import Case, ErrorTerms, Growth, Hypothesis, Mixture
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
@@ -211,7 +211,7 @@ def _describe_region(
     }
     chosen = best(candidates(inside.items(), order, TOLERATED))
     if chosen:
-        return sentence(output, chosen, "", place=region.words)
+        return sentence(output, without_repeats(chosen), "", place=region.words)
     return f"{output} is wrong only in {region.words}"
 
 

@@ -9,7 +9,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from truenorm.verify.calls import ALONE, PLAIN
 from truenorm.verify.diagnosis import behaviour
-from truenorm.verify.diagnosis.accuracy import UNKNOWN, Diagnosis, Evidence, diagnose
+from truenorm.verify.diagnosis.accuracy import (
+    UNKNOWN,
+    Check,
+    Diagnosis,
+    Evidence,
+    diagnose,
+    with_common_causes,
+)
 from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain, depends_on_calls
 from truenorm.verify.diagnosis.patterns import (
     Description,
@@ -29,8 +36,7 @@ from truenorm.verify.user_cases import is_user_case
 
 Place = tuple[str, str]
 """A type and an output."""
-Diagnoses = dict[tuple[str, str, str], Diagnosis]
-"""By check, type and output."""
+Diagnoses = dict[Check, Diagnosis]
 EXPLANATIONS: dict[str, Explain] = {
     "raised": behaviour.explain_raised,
     "result": behaviour.explain_raised,
@@ -108,7 +114,7 @@ def diagnose_accuracy(
             failing, results, states.get(place), inside, right_alone=place in right_alone
         )
         diagnoses |= {(guard, *place): diagnosis for guard, diagnosis in by_check.items()}
-    return diagnoses
+    return with_common_causes(diagnoses)
 
 
 def _states(diagnoses: Diagnoses) -> dict[Place, Diagnosis]:

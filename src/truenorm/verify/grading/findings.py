@@ -96,11 +96,10 @@ def _explained(group: list[Symptom], diagnosis: Diagnosis) -> tuple[list[Symptom
 def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:
     """Put the simplest checks first, and findings that follow from another finding last.
 
-    Two findings of accuracy with the same likely cause follow from each other; so do findings of
-    any check if results depend on earlier calls. Without a likely cause, a gradient may follow
-    from a result of forward in the same type: both fail on the same inputs, or both errors grow
-    with the same power of kappa. An error on special rows may follow from an error of the same
-    result on plain rows.
+    Findings with the same likely cause follow from the first of them. Without a likely cause, a
+    gradient may follow from a result of forward in the same type: both fail on the same inputs, or
+    both errors grow with the same power of kappa. An error on special rows may follow from an
+    error of the same result on plain rows.
     """
     order = [*GUARDS, "rounding"]
     ranked = sorted(findings, key=lambda each: order.index(each.guard))
@@ -122,16 +121,14 @@ def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tup
 
 
 def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
-    """Return True if a finding about accuracy or earlier calls explains another finding."""
-    if depends_on_calls(one.cause) and one.cause == other.cause:
+    """Return True if a finding has the cause of another finding, or may be that cause."""
+    if other.cause and without_match(one.cause) == without_match(other.cause):
         return True
     same_result = (one.dtype, one.output) == (other.dtype, other.output)
     if one.guard == "ordinary" and one.cause and same_result and not other.cause:
         return other.guard in ON_SPECIAL_ROWS
-    if not one.verdict == other.verdict == ACCURACY:
+    if other.cause or not one.verdict == other.verdict == ACCURACY:
         return False
-    if other.cause:
-        return without_match(one.cause) == without_match(other.cause)
     if one.output not in forward or other.output in forward or one.dtype != other.dtype:
         return False
     slopes = (one.slope or 0.0, other.slope or 0.0)

@@ -207,7 +207,7 @@ def likely_cause(finding: Finding) -> str:
     if finding.follows:
         number_ = f"finding {finding.follows}"
         if finding.cause:
-            return f"follows from {number_}"
+            return f"as {number_}"
         return f"unknown; may follow from {number_}"
     if finding.cause or not finding.tried:
         return finding.cause

@@ -9,13 +9,15 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify.diagnosis.accuracy import (
     Candidate,
+    Diagnosis,
     Evidence,
     Match,
     best,
     candidates,
-    distinguishing_size,
     kinds_of_sums,
+    with_common_causes,
 )
+from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
@@ -44,6 +46,43 @@ def test_no_hypothesis_is_named_beside_one_that_is_as_close(
 ) -> None:
     chosen = best(iter([candidate("first", 10.0, 0.1), candidate("second", value, distance)]))
     assert [each.words for each in chosen] == named
+
+
+def test_outputs_and_types_have_one_cause() -> None:
+    """Of hypotheses that explain a result alike, that of most results is named."""
+    one, other, third = (
+        candidate(words, value, 0.1)
+        for words, value in (("eps is left out", 10.0), ("x is wrong", 10.2), ("y is wrong", 9.8))
+    )
+    checks = [("ordinary", "float32", "y"), ("growth", "float32", "dx")]
+    checks += [("ordinary", "bfloat16", name) for name in ("y", "dx")]
+    diagnoses = {
+        checks[0]: Diagnosis("", 9, output="y").naming([one]),
+        checks[1]: Diagnosis("an overflow", 9),
+        checks[2]: Diagnosis("", 9, output="y").naming([third, other, one]),
+        checks[3]: Diagnosis("", 9, output="dx", where="D is 7").naming([other]),
+    }
+    assert diagnoses[checks[2]].cause == (
+        "y is wrong, or x is wrong, or eps is left out (matches y within 1 ulp)"
+    )
+    named = [each.cause for each in with_common_causes(diagnoses).values()]
+    assert named == [
+        "eps is left out (matches y within 1 ulp)",
+        "an overflow",
+        "x is wrong, or eps is left out (matches y within 1 ulp)",
+        "where D is 7, x is wrong (matches dx within 1 ulp; dx is right in other ordinary cases)",
+    ]
+
+
+def test_a_computation_is_named_once() -> None:
+    first, second = (candidate(words, 10.0, 0.1) for words in ("means are wrong", "r is wrong"))
+    words = "r is wrong (matches y within 1 ulp)"
+    alone, beside = (
+        Diagnosis("", 9, output="y").naming(chosen) for chosen in ([second, first], [first])
+    )
+    assert alone.cause == words
+    shared = with_common_causes({("a", "b", "y"): alone, ("a", "b", "dx"): beside})
+    assert {each.cause for each in shared.values()} == {"means are wrong (matches y within 1 ulp)"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""Describe the sizes at which results are wrong, and no result is right."""
+
+from collections.abc import Collection
+
+from truenorm.verify.operation import Case
+
+MAX_LISTED = 3
+"""Sizes that are listed one by one."""
+LISTED = "one of "
+"""The beginning of sizes that no rule describes."""
+
+
+def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> str:
+    """Describe the D or the number of rows of the failing cases, if no control case has it."""
+    if not controls:
+        return ""
+    for axis, name in ((1, "D"), (0, "the number of rows")):
+        sizes = {case.shape[axis] for case in wrong}
+        others = {case.shape[axis] for case in controls}
+        if sizes and not sizes & others:
+            return f"{name} is {_describe_sizes(sizes, others)}"
+    return ""
+
+
+def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:
+    least, largest = min(sizes), max(sizes)
+    if len(sizes) <= MAX_LISTED:
+        return " or ".join(map(str, sorted(sizes)))
+    if not any(least <= size <= largest for size in others):
+        bounded = max(others, default=0) > largest
+        return f"from {least} to {largest}" if bounded else f"{least} or more"
+    block = min(size & -size for size in sizes)
+    if block > 1 and not any(size % block == 0 for size in others):
+        return f"a multiple of {block}"
+    block = min(size & -size for size in others)
+    if block > 1 and not any(size % block == 0 for size in sizes):
+        return f"not a multiple of {block}"
+    return LISTED + ", ".join(map(str, sorted(sizes)))
