@@ -59,11 +59,11 @@ def vectors_command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     from truenorm.verify import suite
     from truenorm.verify.operation import require_support
-    from truenorm.verify.operations import parse_operation
+    from truenorm.verify.operations import as_operation
     from truenorm.verify.report.vectors import write_vectors
 
     with stop_on(ValueError), progress_bar("writing") as progress:
-        norm = parse_operation(operation)
+        norm = as_operation(operation)
         require_support(norm, "files", "truenorm vectors")
         cases = [
             case

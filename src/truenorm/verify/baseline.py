@@ -168,12 +168,12 @@ def update_baseline(report: Report, file: str | Path) -> Report:
 
 
 def _entries_of_subject(report: Report, baseline: Iterable[Known]) -> list[Known]:
-    subject = (report.subject, report.operation.spec)
+    subject = (report.subject, report.operation.label)
     return [entry for entry in baseline if (entry.subject, entry.operation) == subject]
 
 
 def _key(finding: Finding, report: Report) -> tuple[str, ...]:
-    subject = (report.subject, report.operation.spec)
+    subject = (report.subject, report.operation.label)
     return (*subject, finding.dtype, finding.output, finding.check)
 
 
@@ -208,7 +208,7 @@ def entries_of(report: Report) -> list[Known]:
     for each in report.grades:
         if _is_low(each.grade, report) and (each.dtype, each.output) not in misshapen:
             place = (each.dtype, each.output, ACCURACY)
-            families[report.subject, report.operation.spec, *place] |= set()
+            families[report.subject, report.operation.label, *place] |= set()
     entries = []
     for (subject, operation, dtype, output, check), names in families.items():
         grade = _grade(report, dtype, output) if check == ACCURACY else ""

@@ -13,8 +13,7 @@ from truenorm.tools.text import counted
 from truenorm.verify.diagnosis.accuracy import Evidence, diagnose
 from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
 from truenorm.verify.norms.enclosures import largest_kappa, unsupported_reason
-from truenorm.verify.norms.norm import Norm, require_norm
-from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operation import Case, Operation, require_support
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import Expected, compute_exact, output_types
 from truenorm.verify.running.pytorch import array_of
@@ -33,32 +32,31 @@ SMALLEST, LARGEST, KAPPA = 2.0**-8, 2.0**10, 16.0
 condition number. On other rows several hypotheses could match."""
 
 
-def make_case(norm: Norm, inputs: Mapping[str, Any], eps: float) -> Case:
+def make_case(operation: Operation, inputs: Mapping[str, Any], eps: float) -> Case:
     """Return the case of arrays or tensors; missing arrays are None.
 
     A parameter may be absent. A gradient that is not given is zero, which takes no memory.
     """
     arrays = {name: array_of(each) for name, each in inputs.items() if each is not None}
-    names = [each.name for each in norm.inputs]
+    names = [each.name for each in operation.inputs]
     if unknown := arrays.keys() - set(names):
-        raise ValueError(f"{norm.name} takes no {' and no '.join(sorted(unknown))}")
-    for name in norm.inputs_of("data"):
+        raise ValueError(f"{operation.name} takes no {' and no '.join(sorted(unknown))}")
+    for name in operation.inputs_of("data"):
         if name not in arrays:
-            raise ValueError(f"{norm.name} needs {name}")
+            raise ValueError(f"{operation.name} needs {name}")
     for name, array in arrays.items():
-        if array.dtype.name not in FORMATS:
+        if name not in operation.indices and array.dtype.name not in FORMATS:
             raise ValueError(f"{name} must be {', '.join(FORMATS)}; got {array.dtype.name}")
-    x = arrays["x"]
+    x = arrays[names[0]]
     if x.ndim == 0 or x.size == 0:
-        raise ValueError(f"x must have rows of at least one element; got shape {x.shape}")
+        raise ValueError(f"{names[0]} must have rows of at least one element; got shape {x.shape}")
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps must be finite and not negative; got {eps}")
-    if norm.sum == "unrounded" and FORMATS[x.dtype.name].precision > 11:
-        raise ValueError(f"sum=unrounded needs a type of 16 bits; got {x.dtype.name}")
-    rows = {name: _as_rows(norm, name, arrays.get(name), x) for name in names}
+    operation.require_type(x.dtype.name)
+    rows = {name: _as_rows(operation, name, arrays.get(name), x) for name in names}
     # The input may be as hard as any case, so its sums may be taken in sequence as there.
     return Case(
-        norm,
+        operation,
         "the input",
         x.dtype.name,
         rows,
@@ -69,28 +67,41 @@ def make_case(norm: Norm, inputs: Mapping[str, Any], eps: float) -> Case:
     )
 
 
-def _as_rows(norm: Norm, name: str, array: Array | None, x: Array) -> Array | None:
+def _as_rows(operation: Operation, name: str, array: Array | None, x: Array) -> Array | None:
     """Return an input as rows, or a parameter as it is; check its shape and type."""
     size = x.shape[-1]
-    if not norm.is_rows(name):
+    if not operation.is_rows(name):
         if array is not None and array.shape != (size,):
             raise ValueError(f"{name} must have shape {(size,)}, got {array.shape}")
         return array
+    shape = x.shape[:-1] if name in operation.columns else x.shape
+    wanted = (x.size // size, 1 if name in operation.columns else size)
     if array is None:
-        return np.broadcast_to(np.zeros(1, x.dtype), (x.size // size, size))
-    if array.shape != x.shape or array.dtype != x.dtype:
+        return np.broadcast_to(np.zeros(1, x.dtype), wanted)
+    if name in operation.indices:
+        if array.shape != shape or array.dtype.kind not in "iu" or not _is_below(array, size):
+            raise ValueError(
+                f"{name} must have integers from 0 to {size - 1} and the shape {shape}; "
+                f"got {array.dtype.name} {array.shape}"
+            )
+        return array.astype(np.int64).reshape(wanted)
+    if array.shape != shape or array.dtype != x.dtype:
+        of_x = f"{operation.inputs[0].name}, {x.dtype.name} {shape}"
         raise ValueError(
-            f"{name} must have the type and shape of x, {x.dtype.name} {x.shape}; "
-            f"got {array.dtype.name} {array.shape}"
+            f"{name} must have the type and shape of {of_x}; got {array.dtype.name} {array.shape}"
         )
-    return array.reshape(-1, size)
+    return array.reshape(wanted)
+
+
+def _is_below(index: Array, size: int) -> bool:
+    return bool(((index >= 0) & (index < size)).all())
 
 
 def _likely_cause(case: Case, output: str, result: Array) -> str:
     """Return the likely cause of a wrong result on ordinary rows, or an empty string."""
-    for name, array in case.rows.items():
-        largest = np.abs(array.astype(np.float64)).max(axis=1)
-        least = SMALLEST if name == "x" else 0.0
+    for name in case.rows.keys() - case.operation.indices:
+        largest = np.abs(case.rows[name].astype(np.float64)).max(axis=1)
+        least = SMALLEST if name == case.operation.inputs[0].name else 0.0
         if not ((least <= largest) & (largest <= LARGEST)).all():
             return ""
     if not largest_kappa(case) <= KAPPA:
@@ -265,18 +276,17 @@ class Bound:
             hint = "" if any(each[0] == "d" for each in self.results) else "; for others, pass dy"
             names = ", ".join(self.results)
             raise ValueError(f"result must be one of {names}; got {name!r}{hint}")
-        return self._shape if self._case.operation.is_rows(name) else self._shape[-1:]
+        return self._case.operation.result_shapes(name, self._shape)[0]
 
     def _as_rows(self, name: str, result: Array) -> Array:
-        return (
-            result.reshape(-1, self._shape[-1]) if self._case.operation.is_rows(name) else result
-        )
+        is_rows = self._case.operation.is_rows(name)
+        return result.reshape(self._case.shape[0], -1) if is_rows else result
 
     @cached_property
     def _exact(self) -> Expected | None:
         """The exact answers, if the input is small enough."""
         case = self._case
-        return Expected(case, compute_exact(case)) if case.x.size <= EXACT_ELEMENTS else None
+        return Expected(case, compute_exact(case)) if case.first.size <= EXACT_ELEMENTS else None
 
     def _answers(self, name: str) -> Iterator[tuple[slice, Expected]]:
         """Yield the answers of all rows, of one block of rows after another, or of all columns."""
@@ -301,8 +311,8 @@ class Bound:
             return ""
         at = violations.at
         cause = self._cause(name, rows, at[0])
-        if len(at) == 2:
-            at = (*map(int, np.unravel_index(at[0], self._shape[:-1])), at[1])
+        flat = np.ravel_multi_index(at, rows.shape)
+        at = tuple(map(int, np.unravel_index(flat, shape)))
         return violations.message(name, at, self.grade, cause)
 
     def _cause(self, name: str, rows: Array, worst: int) -> str:
@@ -332,6 +342,7 @@ def bound(
     dy: Any = None,
     dsum: Any = None,
     grade: str = "stable",
+    **inputs: Any,
 ) -> Bound:
     """Return the exact results of an input, and a tolerance for each element.
 
@@ -341,7 +352,8 @@ def bound(
     Parameters
     ----------
     operation : str or Operation
-        Such as ``rms_norm`` or ``add_rms_norm,gain=zero-centred``; or a result of `norm`.
+        Such as ``rms_norm`` or ``add_rms_norm,gain=zero-centred``; or a result of `norm` or of
+        `formula`, for at most 4096 elements.
     x : array or tensor
         Of any rank; rows lie along the last axis. float16, bfloat16, float32 or float64.
     gamma, beta : array or tensor, optional
@@ -350,9 +362,11 @@ def bound(
     residual : array or tensor
         Added to x first, by operations that do so.
     dy, dsum : array or tensor, optional
-        The gradients of y and of the sum. Without dy, only forward results have a bound.
+        The gradients of y and of the sum. Without a gradient, only forward results have a bound.
     grade : str
         ``correct``, ``faithful``, ``stable`` or ``conditional``.
+    **inputs : array or tensor
+        Other inputs of a formula, and gradients of its results, by name.
 
     Returns
     -------
@@ -373,10 +387,14 @@ def bound(
     AssertionError: y is not stable: 384 of 384 elements are off
       worst: y[...] is ...
     """
-    norm = require_norm(as_operation(operation), "bound", "enclosures")
+    parsed = as_operation(operation)
+    require_support(parsed, "bound", "bound")
     require_choice("grade", grade, GRADES)
-    rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}
-    case = make_case(norm, {**rows, "gamma": gamma, "beta": beta}, eps)
-    if case.x.size > EXACT_ELEMENTS and (reason := unsupported_reason(case)):
-        raise ValueError(reason)
-    return Bound(case, tuple(np.shape(x)), grade, backward=dy is not None)
+    named = {"residual": residual, "dy": dy, "dsum": dsum, "gamma": gamma, "beta": beta, **inputs}
+    case = make_case(parsed, {parsed.inputs[0].name: x, **named}, eps)
+    if case.first.size > EXACT_ELEMENTS:
+        require_support(parsed, "enclosures", f"bound of more than {EXACT_ELEMENTS} elements")
+        if reason := unsupported_reason(case):
+            raise ValueError(reason)
+    backward = any(named.get(name) is not None for name in parsed.inputs_of("gradient"))
+    return Bound(case, tuple(np.shape(x)), grade, backward=backward)

@@ -266,6 +266,9 @@ class Knowledge:
     unchanged : callable
         Of an output: the same computation with no step changed, or None. A hypothesis must differ
         from this computation: both have the rounding errors of the steps that are right.
+    scale_of : callable
+        Of an output, the clause of a hypothesis and a case: the natural scale of the hypothesis,
+        or 0 if it is that of the exact answer.
     error_patterns : callable
         Of an output: patterns of errors that no hypothesis explains as a whole.
     codes : CodeKnowledge, optional
@@ -278,6 +281,7 @@ class Knowledge:
     backward_recipes: "Callable[[Case, str], Mapping[str, RecipeResult]]" = _nothing
     hypotheses: "Callable[[str], Mapping[str, Hypothesis]]" = _nothing
     unchanged: "Callable[[str], Hypothesis | None]" = _nothing_unchanged
+    scale_of: "Callable[[str, str, Case], Float64s]" = lambda *_: np.zeros(1)
     error_patterns: "Callable[[str], ErrorPatterns]" = lambda _: ErrorPatterns()
     codes: CodeKnowledge | None = None
 
@@ -318,8 +322,12 @@ class Operation(ABC):
     unsupported : mapping of str to str
         By use, such as ``files`` or ``audit``: the operation that the use needs. See
         `require_support`.
+    instead : str
+        The uses that work in place of an unsupported use.
     rounded_once : frozenset of str
         Outputs that every kernel can round correctly: see `biased_symptoms`.
+    in_order : bool
+        Whether a plain function is called with the inputs in their order, whatever their names.
     reshapes : bool
         Whether a subject expects other shapes than the judge: see `give` and `take`.
     expected_type : type, optional
@@ -350,7 +358,9 @@ class Operation(ABC):
     variant: str = ""
     knowledge: Knowledge = Knowledge()
     unsupported: Mapping[str, str] = {}
+    instead: str = ""
     rounded_once: frozenset[str] = frozenset()
+    in_order: bool = False
     reshapes: bool = False
     expected_type: Any = None
     columns: frozenset[str] = frozenset()
@@ -378,10 +388,18 @@ class Operation(ABC):
     def scales(self, case: "Case", exact: Mapping[str, Float64s]) -> Scales:
         """Return the natural scales of a case, given the exact numbers of the case."""
 
+    def require_type(self, dtype: str) -> None:  # noqa: B027 (norms override it)
+        """Raise ValueError if rows cannot have a type."""
+
     @property
     def spec(self) -> str:
         """The text that `truenorm.verify.operations.parse_operation` parses, such as its name."""
         return self.name
+
+    @property
+    def label(self) -> str:
+        """The text that names the operation in a baseline, the same on every machine."""
+        return self.spec
 
     def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (subclasses use it)
         """Return the type of a result, given the type of the input it is like."""
@@ -422,7 +440,8 @@ def require_support(operation: Operation, use: str, what: str) -> None:
     `what` is the function or the command that needs it.
     """
     if needed := operation.unsupported.get(use):
-        raise ValueError(f"{what} needs {needed}; got {operation.spec}")
+        instead = f": {operation.instead}" if operation.instead else ""
+        raise ValueError(f"{what} needs {needed}; got {operation.spec}{instead}")
 
 
 @dataclass(frozen=True, eq=False)

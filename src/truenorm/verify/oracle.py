@@ -572,6 +572,10 @@ class Expected:
                 correct = (bounds.low <= wide) & (wide <= bounds.high)
         return ElementErrors.where(measured, error, in_ulp, correct)
 
+    def undefined(self, output: str) -> NDArray[np.bool_]:
+        """Return True for each element without an answer: any result is right."""
+        return np.zeros(self.wide[output].shape, bool)
+
     def misplaced(
         self, output: str, result: Array, bounds: AnswerBounds | None = None
     ) -> NDArray[np.bool_]:

@@ -4,15 +4,35 @@ A kernel has a forward and a backward pass. A bug replaces one of them, and has 
 cause must contain; none if no cause is to be named.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import truenorm.verify as tv
+from truenorm.verify.collecting import collect
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import grade_records
+from truenorm.verify.operation import MODEL_INPUT, Case
+from truenorm.verify.running.runners import runner_for
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import Array
 
+MOST_ELEMENTS = 4200
+MANY_CALLS = ("batch-sizes", "large", "repeated", "row-counts", "row-limit")
 Pass = Callable[..., Any]
+
+
+def report_of(subject: Subject, suite: Sequence[Case] = ()) -> Report:
+    """Return the report of a subject, by default on all cases with few elements and calls."""
+    suite = suite or [
+        case
+        for case in tv.cases("float32", operation=subject.operation)
+        if case.first.size <= MOST_ELEMENTS and case.family not in MANY_CALLS and not case.compared
+    ]
+    records = collect(runner_for(subject), suite)
+    return grade_records(subject, suite, records, SubjectSpec(), domain=MODEL_INPUT, strict=False)
 
 
 class Bug(NamedTuple):
@@ -82,7 +102,7 @@ SOFTMAX = {
         None,
         "s is without the last n % 64 elements",
     ),
-    "base 2": Bug(softmax_of_base_2, None),
+    "base 2": Bug(softmax_of_base_2, None, "e has the base 2"),
     "no sum in backward": Bug(None, lambda dy, y: dy * y, "the gradient of s is left out"),
     "dy is not multiplied": Bug(None, lambda dy, y: dy - y * along(dy * y)),
 }
@@ -115,12 +135,14 @@ def largest_of_all(x: Array, mask: Array) -> Any:
 
 
 MASKED_SOFTMAX = {
-    "the mask is reversed": Bug(with_mask(np.negative), None),
-    "the mask of another row": Bug(with_mask(rolled), None),
-    "no mask": Bug(with_mask(lambda mask: np.ones_like(mask)), None),
+    "the mask is reversed": Bug(with_mask(np.negative), None, "mask > 0 is reversed"),
+    "the mask of another row": Bug(with_mask(rolled), None, "mask is that of the row before"),
+    "no mask": Bug(
+        with_mask(lambda mask: np.ones_like(mask)), None, "mask > 0 is taken for true everywhere"
+    ),
     "masked after the sum": Bug(masked_afterwards, None),
     "the largest of all elements": Bug(largest_of_all, None),
-    "no sum in backward": Bug(None, lambda dy, y: dy * y),
+    "no sum in backward": Bug(None, lambda dy, y: dy * y, "the gradient of s is left out"),
 }
 
 # Log-softmax.
@@ -153,6 +175,7 @@ LOG_SOFTMAX = {
     "the sum of another row": Bug(
         partial(log_softmax, total=lambda e: rolled(along(e))),
         None,
+        "s is that of the previous row",
     ),
     "no sum in backward": Bug(None, lambda dy, _: dy, "left out"),
 }
@@ -197,11 +220,16 @@ CROSS_ENTROPY = {
     "the sum of another row": Bug(
         partial(cross_entropy, total=lambda e: rolled(along(e))),
         None,
+        "s is that of the previous row",
     ),
     "no one at the label": Bug(
         None, partial(cross_entropy_backward, at_label=0.0), "the gradient of at_label is left out"
     ),
-    "dy is left out": Bug(None, lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved)),
+    "dy is left out": Bug(
+        None,
+        lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved),
+        "dy is left out: it is 1",
+    ),
 }
 
 # L2 norm.
@@ -240,7 +268,9 @@ L2_NORM = {
     "the root is detached": Bug(
         None, lambda dy, saved: dy * saved[1], "(the gradient of w)*x) is left out"
     ),
-    "r squared": Bug(None, partial(l2_norm_backward, power=2)),
+    "r squared": Bug(
+        None, partial(l2_norm_backward, power=2), "r is left out of (the gradient of r)*r"
+    ),
 }
 
 # RMSNorm and RoPE.
@@ -284,7 +314,7 @@ RMS_NORM_ROPE = {
     "the other sign": Bug(
         partial(rope, rotate=partial(rotated, sign=-1.0)), None, "subtracted, not added"
     ),
-    "cos and sin are exchanged": Bug(exchanged, None),
+    "cos and sin are exchanged": Bug(exchanged, None, "cos and sin are exchanged"),
     "gamma is left out": Bug(
         lambda x, cos, sin, gamma, eps: rope(x, cos, sin, np.ones_like(gamma), eps),
         None,
@@ -325,7 +355,7 @@ def _dz_of_x(dy: Array, saved: Any) -> Any:
 
 
 SWIGLU = {
-    "x and z are exchanged": Bug(lambda x, z: swiglu(z, x), None),
+    "x and z are exchanged": Bug(lambda x, z: swiglu(z, x), None, "x and z are exchanged"),
     "a sigmoid, not a silu": Bug(lambda x, z: (sigma(x) * z, (x, z)), None, "x is left out"),
     "a tanh": Bug(lambda x, z: (x * np.tanh(x) * z, (x, z)), None, "is a tanh"),
     "z is left out": Bug(lambda x, z: (x * sigma(x), (x, z)), None, "z is left out"),

@@ -30,7 +30,7 @@ from truenorm.verify.audit.quantized import QuantizedKernel, quantized_bugs
 from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.norms.steps import Steps
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import as_operation
 from truenorm.verify.running.array_functions import names_of, role_of
 from truenorm.verify.running.pytorch import Tensors, array_of
 from truenorm.verify.types import FORMATS, Array, Float64s
@@ -81,7 +81,7 @@ class AuditTask:
     @property
     def norm(self) -> Norm:
         """The operation that the kernel computes."""
-        return require_norm(parse_operation(self.operation), "truenorm audit", "audit")
+        return require_norm(as_operation(self.operation), "truenorm audit", "audit")
 
     def bugs(self) -> list[PlantedBug]:
         """Return the bugs that can be planted in the kernel."""

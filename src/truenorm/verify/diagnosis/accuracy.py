@@ -57,6 +57,8 @@ AMBIGUOUS = 2.0
 """Hypotheses whose distance is within this factor of the smallest are equally good."""
 KAPPA_POWERS = 3
 """Powers of kappa, from 0 on, that rounding errors of a kernel with a bug may grow like."""
+CLOSE = 2.0**-6
+"""Relative distance of a result from a hypothesis whose own roundings may explain it."""
 NOISE = 1 / 8
 """These errors, relative to the largest that are allowed."""
 
@@ -409,7 +411,7 @@ def candidates(
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
     names = {each.case.name for each in order if not each.correct}
     for words, hypothesis in hypotheses:
-        matches = _matches(order, hypothesis, power)
+        matches = _matches(order, words, hypothesis, power)
         if matches is None:
             continue
         wrong = [match for name, match in matches.items() if name in names]
@@ -423,12 +425,12 @@ def candidates(
 
 
 def _matches(
-    order: Sequence[Evidence], hypothesis: Hypothesis, power: int
+    order: Sequence[Evidence], words: str, hypothesis: Hypothesis, power: int
 ) -> dict[str, Match] | None:
     """Compare a hypothesis with all cases; return None as soon as one contradicts it."""
     matches = {}
     for each in order:
-        match = compare_with_hypothesis(each, hypothesis, power)
+        match = compare_with_hypothesis(each, hypothesis, power, words)
         if match.fits and match.defined:
             matches[each.case.name] = match
         elif match.defined and (match.differs or not each.correct):
@@ -477,7 +479,9 @@ def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool
     return True
 
 
-def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: int = 0) -> Match:
+def compare_with_hypothesis(
+    evidence: Evidence, hypothesis: Hypothesis, power: int = 0, words: str = ""
+) -> Match:
     """Compare the result of one case with a hypothesis, for errors like a power of kappa."""
     exact, output = expected(evidence.case), evidence.output
     kind = exact.types[output]
@@ -492,6 +496,10 @@ def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: i
         from_exact = distance(values, right)
         from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
         from_result = distance(evidence.result.astype(np.float64), values)
+        from_result = np.where(exact.undefined(output), 0.0, from_result)
+        if (from_result <= tolerance + CLOSE * np.abs(values)).all():
+            own = evidence.case.operation.knowledge.scale_of(output, words, evidence.case)
+            tolerance = np.maximum(tolerance, exact.unit(output) * _roundings(evidence) * own)
         ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
         allowed = exact.allowed(output, power)
         fits = bool((from_result <= tolerance).all())

@@ -18,7 +18,7 @@ TEXTS = {
     "spread": "{}",
     "put": "{}",
     "largest": "max({})",
-    "power": "({})**{}",
+    "power": "{}**{}",
     "inverse_root": "1/sqrt({})",
     "sigmoid": "sigma({})",
 }
@@ -135,9 +135,9 @@ class Node:
         parts = [repr(each) for each in self.args]
         if self.op == "compare":
             return COMPARED[self.settings[0]].join(parts)
+        if self.op in ("mul", "div", "power"):
+            parts = [f"({text})" if " " in text else text for text in parts]
         if self.op in SIGNS:
-            if self.op in ("mul", "div"):
-                parts = [f"({text})" if " " in text else text for text in parts]
             return SIGNS[self.op].join(parts)
         text = TEXTS.get(self.op, f"{self.op}({', '.join(parts)})")
         return text.format(parts[0], *self.settings)
@@ -271,6 +271,19 @@ def needed(*outputs: Node) -> list[Node]:
     for node in outputs:
         visit(node)
     return [*order]
+
+
+def merged(outputs: Sequence[Node]) -> list[Node]:
+    """Return outputs in which equal steps are one step; it has the first of their names."""
+    known: dict[tuple[Any, ...], Node] = {}
+    new: dict[Node, Node] = {}
+    for node in needed(*outputs):
+        args = [new[each] for each in node.args]
+        made = Node(node.op, args, node.axes, node.settings) if args else node
+        key = (node.op, made.args, node.settings)
+        new[node] = known.setdefault(key, made)
+        new[node].name = new[node].name or node.name
+    return [new[each] for each in outputs]
 
 
 def derive(

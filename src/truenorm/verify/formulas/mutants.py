@@ -15,6 +15,8 @@ from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, result_of
 from truenorm.verify.formulas.graph import SUMS, Node, needed
 from truenorm.verify.formulas.rounding import accumulate_rows, rounded
+from truenorm.verify.formulas.running_error import Erring
+from truenorm.verify.formulas.tolerance import natural_scales
 from truenorm.verify.types import Array, Float64s
 
 NARROW = ("bfloat16", "float16")
@@ -51,6 +53,25 @@ class Run:
             elif not values.keys().isdisjoint(node.args):
                 values[node] = result_of(node, args, Floats, self.given)
         return np.asarray(values.get(output, self._right[output]))
+
+    def scale(self, output: Node, changes: "Changes") -> Float64s:
+        """Return the natural scale of an output with some steps changed.
+
+        The relative error of a changed step is that of the right one.
+        """
+
+        def change(node: Node, args: list[Any], number: Erring) -> Erring:
+            if node not in changes:
+                return number
+            numbers = [each.values if isinstance(each, Erring) else each for each in args]
+            values = np.asarray(changes[node](self, node, numbers))
+            relative = np.nan_to_num(number.error / np.abs(number.values), posinf=0.0)
+            if values.shape != number.shape:
+                relative = relative.max(initial=0.0)
+            return Erring(values, relative * np.abs(values))
+
+        self.right(output)
+        return natural_scales({"": output}, self.given, self.kind, 0, change)[""].error
 
 
 Change = Callable[[Run, Node, list[Any]], Any]
@@ -144,7 +165,10 @@ class Formula:
     def statistics(self) -> list[list[Node]]:
         """Return the numbers of rows or units that elements are computed from: see `by_pass`."""
         full = len(self.axes)
-        used = {arg for node in self.steps if len(node.axes) == full for arg in node.args}
+        wide = [each for each in self.steps if len(each.axes) == full or each is self.output]
+        used = {arg for node in wide for arg in node.args}
+        for node in reversed(self.steps):  # behind a step without a name is one with a name
+            used |= {*node.args} if node in used and not node.name else set()
         some = [each for each in self.steps if each in used and each.name and each.op != "given"]
         return self.by_pass([each for each in some if 0 in each.axes and len(each.axes) < full])
 
@@ -294,11 +318,21 @@ def _functions(of: Formula) -> Mutants:
             x, top = node.args[0].args
             unshifted: Changes = {top: times(0.0), node: partial(_not_shifted, x)}
             yield f"{top!r} is not subtracted: exp overflows", unshifted
+        if node.op == "compare" and node.settings[0] != "equal":
+            yield f"{node!r} is reversed", {node: changed(lambda _, each: 1.0 - each)}
+            for words, value in (("true", 1.0), ("false", 0.0)):
+                always = changed(partial(_constant, value))
+                yield f"{node!r} is taken for {words} everywhere", {node: always}
         if node.op == "select":
-            condition, *branches = node.args
-            yield f"{condition!r} is reversed", {node: _reversed}
-            for place, branch in enumerate(branches, 1):
+            for place, branch in enumerate(node.args[1:], 1):
                 yield f"{branch!r} is taken everywhere", {node: partial(_argument, place)}
+        if node.op == "power":
+            for other in (node.settings[0] - 1, node.settings[0] + 1):
+                power = partial(_of_argument, partial(_power, other))
+                yield f"{node!r} has the exponent {other}", {node: power}
+        if node.op == "first":
+            words = f"all columns of {node!r} count, not the first part"
+            yield words, {node: partial(_argument, 0)}
         if node.op == "take":
             for words, by in (("after", 1), ("before", -1)):
                 yield f"{node!r} is the element {words} it", {node: partial(_taken_beside, by)}
@@ -329,12 +363,16 @@ def _of_argument(function: Callable[[Any], Any], _: Run, __: Node, args: list[An
     return function(args[0])
 
 
+def _power(exponent: int, x: Any) -> Any:
+    return x**exponent
+
+
 def _argument(place: int, _: Run, __: Node, args: list[Any]) -> Any:
     return np.broadcast_to(args[place], np.broadcast_shapes(*(np.shape(each) for each in args)))
 
 
-def _reversed(_: Run, __: Node, args: list[Any]) -> Any:
-    return np.where(args[0] > 0.5, args[2], args[1])
+def _constant(value: float, _: Run, each: Array) -> Array:
+    return np.full_like(each, value)
 
 
 def _halves_swapped(_: Run, __: Node, args: list[Any]) -> Any:
@@ -373,7 +411,10 @@ def _rolled(step: int, axis: int, run: Run, node: Node, _: list[Any]) -> Any:
 
 
 def _inputs(of: Formula) -> Mutants:
-    """Yield inputs of other columns or rows, exchanged or rounded ones."""
+    """Yield inputs of other columns or rows, exchanged or rounded ones, and gradients of 1."""
+    for node in of.steps:
+        if node.op == "given" and node.name in of.gradients:
+            yield f"{node!r} is left out: it is 1", {node: changed(partial(_constant, 1.0))}
     for group in of.inputs:
         for nodes in together_and_alone([each for each in group if each in of.steps]):
             those = _listed(nodes, "is that", "are those")

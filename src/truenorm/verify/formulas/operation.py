@@ -9,6 +9,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from truenorm.verify.formulas.answers import Answers
 from truenorm.verify.formulas.arithmetic import Arbs, evaluate
 from truenorm.verify.formulas.cases import formula_cases
 from truenorm.verify.formulas.functions import flint
-from truenorm.verify.formulas.graph import Node, constant, derive, given, needed, step
+from truenorm.verify.formulas.graph import Node, constant, derive, given, merged, needed, step
 from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Run
 from truenorm.verify.formulas.tolerance import is_centring, natural_scales, terms_of
 from truenorm.verify.operation import (
@@ -40,6 +41,19 @@ BITS = 400
 RECENT = 64
 """Cases whose steps stay in memory."""
 Range = tuple[float, float]
+NEEDED = {
+    "files": "whose arrays have names in files",
+    "enclosures": "whose rows have answers of any size",
+    "recording": "whose arguments the file runner.py knows",
+    "score": "whose arguments are known by name",
+    "audit": "of which wrong kernels are known",
+    "torch_subject": "whose arguments are known by name, unlike those that load passes in order",
+}
+"""By use that formulas do not support: the property of a norm that the use needs."""
+INSTEAD = (
+    "a formula works with verify, check, compare, campaign, the pytest plugin, and bound of at "
+    "most 4096 elements"
+)
 
 
 class FormulaOperation(Operation):
@@ -54,6 +68,7 @@ class FormulaOperation(Operation):
     """
 
     takes_eps: bool
+    in_order = True
     condition = "1"
     condition_description = "κ is 1: the tolerance of each element is that of its own steps."
 
@@ -97,11 +112,11 @@ class FormulaOperation(Operation):
         self.reshapes = bool(self.columns)
         self.centred = any(map(is_centring, needed(*(self.graph[each] for each in results))))
         self.expected_type = FormulaExpected
-        self.knowledge = Knowledge(hypotheses=self.hypotheses, unchanged=self._unchanged)
-        self.unsupported = dict.fromkeys(
-            ("files", "enclosures", "recording", "score", "audit"),
-            "a result of truenorm.verify.norm, whose exact answers have other forms",
+        self.knowledge = Knowledge(
+            hypotheses=self.hypotheses, unchanged=self._unchanged, scale_of=self._scale_of
         )
+        self.instead = INSTEAD
+        self.unsupported = {use: f"a norm, {why}" for use, why in NEEDED.items()}
 
     def _forward(self) -> tuple[Steps, list[str]]:
         """Return inputs and results by name, and the names of the results."""
@@ -122,6 +137,7 @@ class FormulaOperation(Operation):
             ) from error
         results = list(returned) if isinstance(returned, tuple) else [returned]
         names = names if len(names) == len(results) > 1 else ["y"]
+        results = merged(results) if all(isinstance(each, Node) for each in results) else results
         if len(names) != len(results) or not all(isinstance(each, Node) for each in results):
             kinds = ", ".join(type(each).__name__ for each in results)
             expected = "one step, or a tuple of assigned names as in return y, top"
@@ -186,6 +202,11 @@ class FormulaOperation(Operation):
         module = self.function.__module__
         file = self.function.__code__.co_filename
         return self.name if module.startswith("truenorm.") else f"{file}:{self.name}"
+
+    @property
+    def label(self) -> str:
+        """The text of `spec` without the folder of the file."""
+        return Path(self.spec).name
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterable[Case]:
         """Return the cases of all roles."""
@@ -264,8 +285,10 @@ class FormulaOperation(Operation):
     def _mutants(self, output: str) -> dict[str, Changes]:
         results = {each.name: self.graph[each.name] for each in self.outputs}
         axes = [Axis(0, "row", "rows"), Axis(1, "column", "columns")]
-        groups = [[each.name] for each in self.inputs if each.name not in self._parameters]
-        groups.append(sorted(self._parameters))
+        by_axes: dict[tuple[str, frozenset[int]], list[str]] = {}
+        for each in self.inputs:
+            by_axes.setdefault((each.role, self.graph[each.name].axes), []).append(each.name)
+        groups = [*by_axes.values()]
         gradients = self.inputs_of("gradient")
         return Formula(output, results, groups, gradients, axes).mutants()
 
@@ -275,7 +298,14 @@ class FormulaOperation(Operation):
 
     def _mutated(self, output: str, words: str, case: Case) -> Float64s:
         changes = self._mutants(output).get(words, {})
-        values = self._run(case).result(self.graph[output], changes)
+        return self._shaped(output, self._run(case).result(self.graph[output], changes), case)
+
+    def _scale_of(self, output: str, words: str, case: Case) -> Float64s:
+        """Return the natural scale of a mutant, or 0 where it has none."""
+        scale = self._run(case).scale(self.graph[output], self._mutants(output).get(words, {}))
+        return self._shaped(output, np.nan_to_num(scale, posinf=0.0), case)
+
+    def _shaped(self, output: str, values: Float64s, case: Case) -> Float64s:
         shape = self._shape_of(output, case)
         return np.broadcast_to(values, shape).reshape(self._flat(output, shape))
 
@@ -331,24 +361,24 @@ class FormulaScales:
 class FormulaExpected(Expected):
     """Answers of a formula, which has no value at some infinite inputs."""
 
-    def misplaced(
-        self, output: str, result: Array, bounds: AnswerBounds | None = None
-    ) -> NDArray[np.bool_]:
-        """Return True for each element that should be NaN or infinite and is not.
+    def undefined(self, output: str) -> NDArray[np.bool_]:
+        """Return True where the formula gives NaN without an input that is NaN, as for 0*inf.
 
-        Where the formula gives NaN without an input that is NaN, as for 0*inf, it says nothing.
         Kernels choose a limit, or NaN. So do comparisons with NaN.
         """
-        wrong = super().misplaced(output, result, bounds)
-        if not wrong.any():
-            return wrong
         operation = self._case.operation
         assert isinstance(operation, FormulaOperation)
         nan = _nan_rows({**self._case.inputs, **self._case.rows})
         if not operation.is_rows(output):
             nan = nan.max(axis=0)
-        undefined = np.isnan(self.wide[output]) & ~(nan & (not operation._compares))
-        return np.asarray(wrong & ~undefined)
+        return np.isnan(self.wide[output]) & ~(nan & (not operation._compares))
+
+    def misplaced(
+        self, output: str, result: Array, bounds: AnswerBounds | None = None
+    ) -> NDArray[np.bool_]:
+        """Return True for each element that should be NaN or infinite and is not."""
+        wrong = super().misplaced(output, result, bounds)
+        return np.asarray(wrong & ~self.undefined(output)) if wrong.any() else wrong
 
 
 def _nan_rows(arrays: Mapping[str, Array | None]) -> NDArray[np.bool_]:

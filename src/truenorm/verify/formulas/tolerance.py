@@ -12,7 +12,7 @@ move it, divided by u: the sizes of steps times their derivatives. Three rules g
   a factor of the judge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,13 @@ def _centred(x: Erring, mean: Erring, axes: Axes) -> Erring:
 
 @np.errstate(all="ignore")
 def natural_scales(
-    outputs: Mapping[str, Node], given: Given, dtype: str, power: int
+    outputs: Mapping[str, Node],
+    given: Given,
+    dtype: str,
+    power: int,
+    change: Callable[[Node, list[Any], Erring], Erring] = lambda _, __, number: number,
 ) -> dict[str, Erring]:
-    """Return the outputs with their natural scales, for rows of a type."""
+    """Return the outputs with their natural scales, for rows of a type; steps may be changed."""
     unit = unit_roundoff(dtype)
     least = 2.0 ** FORMATS[dtype].quantum / unit
     flushed = 2.0 ** (-1022 if dtype == "float64" else -126) / unit
@@ -52,6 +56,7 @@ def natural_scales(
             values[node] = _centred(args[0], args[1], node.args[1].settings[0])
         else:
             values[node] = result_of(node, args, RunningErrors, given)
+        values[node] = change(node, args, values[node])
         if node.op == "given" or node.op in FUNCTIONS:
             more = least if node.op == "given" else flushed
             values[node] = Erring(values[node].values, values[node].error + more)

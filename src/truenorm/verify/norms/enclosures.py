@@ -135,7 +135,7 @@ def _gain(case: Case, norm: Norm) -> Ball | None:
 @np.errstate(all="ignore")  # eps of tiny rows is infinite: kappa is then 0
 def largest_kappa(case: Case) -> float:
     """Return the largest kappa of a row, approximately."""
-    if not case.operation.centred:
+    if case.operation.condition == "1":
         return 1.0
     norm = require_norm(case.operation, "an enclosure")
     largest = 0.0

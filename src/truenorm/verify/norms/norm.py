@@ -278,10 +278,10 @@ class Norm(Operation):
         reasons: dict[str, str] = {}
         if self.has_units:
             without = f"a norm without {', '.join(f'{name}=' for name in OF_UNITS)}"
-            reasons |= dict.fromkeys(("enclosures", "audit"), without)
+            reasons |= dict.fromkeys(("bound", "enclosures", "audit"), without)
         if self.is_quantized:
             without = "a norm without quant="
-            reasons |= dict.fromkeys(("enclosures", "files"), without)
+            reasons |= dict.fromkeys(("bound", "enclosures", "files"), without)
         if self.has_axes:
             reasons["files"] = "a norm of rows, not of a shape such as (N, C, S)"
         if self.reshapes:
@@ -440,9 +440,13 @@ class Norm(Operation):
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterable[Case]:
         """Return the cases of a seed, then the cases that do not depend on the seed."""
+        self.require_type(dtype)
+        return self._judging.cases(self, dtype, level, seed)
+
+    def require_type(self, dtype: str) -> None:
+        """Raise ValueError if rows cannot have a type."""
         if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
             raise ValueError(f"sum='unrounded' needs a type of 16 bits; got {dtype}")
-        return self._judging.cases(self, dtype, level, seed)
 
     def exact(self, case: Case) -> dict[str, Float64s]:
         """Return all outputs, and r and xhat of each row; of a quantized norm, enclosures of y."""
@@ -470,7 +474,7 @@ def require_norm(operation: Operation, what: str, use: str = "") -> Norm:
 
     `what` is the function or the command that needs it; see `Operation.unsupported`.
     """
-    if not isinstance(operation, Norm):
-        raise ValueError(f"{what} needs a result of truenorm.verify.norm; got {operation.title}")
     require_support(operation, use, what)
+    if not isinstance(operation, Norm):
+        raise ValueError(f"{what} needs a result of truenorm.verify.norm; got {operation.spec}")
     return operation

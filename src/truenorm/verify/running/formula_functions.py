@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.formulas.operation import FormulaOperation
-from truenorm.verify.operation import Case
+from truenorm.verify.operation import Case, Operation
 from truenorm.verify.running.pytorch import Tensors
 from truenorm.verify.running.records import describe_error
 from truenorm.verify.subject import Subject
@@ -23,7 +22,7 @@ SETTINGS = {"dim": -1, "axis": -1, "reduction": "none"}
 
 def formula_subject(
     function: Callable[..., Any],
-    operation: FormulaOperation,
+    operation: Operation,
     name: str,
     dtypes: Sequence[str] = (),
 ) -> Subject:
@@ -72,14 +71,14 @@ def _settings_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     return {name: value for name, value in SETTINGS.items() if name in parameters}
 
 
-def _arguments_of(case: Case, operation: FormulaOperation) -> list[Any]:
+def _arguments_of(case: Case, operation: Operation) -> list[Any]:
     names = operation.inputs_of("data", "parameter")
     arrays = [(name, case.inputs[name]) for name in names]
     given = [operation.give(n, each, case.given_shape) for n, each in arrays if each is not None]
     return [*given, *[case.eps][: operation.takes_eps]]
 
 
-def _results(returned: Any, operation: FormulaOperation, kind: type) -> list[Any]:
+def _results(returned: Any, operation: Operation, kind: type) -> list[Any]:
     """Return the results of forward; raise TypeError unless all are arrays or tensors."""
     names = operation.outputs_of(backward=False)
     results = [returned] if len(names) == 1 else list(returned)
@@ -91,7 +90,7 @@ def _results(returned: Any, operation: FormulaOperation, kind: type) -> list[Any
 class _OnTensors:
     """Forward and backward by PyTorch, on arrays."""
 
-    def __init__(self, function: Callable[..., Any], operation: FormulaOperation) -> None:
+    def __init__(self, function: Callable[..., Any], operation: Operation) -> None:
         self._function, self._operation, self._tensors = function, operation, Tensors("cpu")
         self._wanted = {name.removeprefix("d") for name in operation.outputs_of(backward=True)}
 

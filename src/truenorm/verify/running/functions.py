@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from truenorm.verify.formulas.operation import FormulaOperation
 from truenorm.verify.norms.norm import Norm, require_norm
 from truenorm.verify.operations import as_operation
 from truenorm.verify.running.array_functions import (
@@ -16,17 +15,11 @@ from truenorm.verify.running.array_functions import (
     trial_arrays,
 )
 from truenorm.verify.running.formula_functions import formula_subject
+from truenorm.verify.running.pytorch import is_module
 from truenorm.verify.running.records import describe_error
-from truenorm.verify.running.torch_subject import (
-    form_of,
-    torch_subject,
-)
+from truenorm.verify.running.torch_subject import FormName, form_of, torch_subject
 from truenorm.verify.subject import Subject
-
-
-def is_formula(operation: str) -> bool:
-    """Return True for the text of an operation that a formula defines."""
-    return isinstance(as_operation(operation), FormulaOperation)
+from truenorm.verify.types import FORMATS
 
 
 def function_subject(
@@ -38,7 +31,7 @@ def function_subject(
     Raise ValueError if it accepts neither.
     """
     parsed = as_operation(operation)
-    if isinstance(parsed, FormulaOperation):
+    if parsed.in_order:
         return formula_subject(function, parsed, name, dtypes)
     norm = require_norm(parsed, "a function")
     claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
@@ -52,6 +45,18 @@ def function_subject(
         return array_subject(function, norm, name, dtypes)
     except RejectedError as rejected:
         return _on_tensors(function, rejected.norm, name, dtypes, describe_error(rejected.reason))
+
+
+def imported_subject(kernel: Callable[..., Any], operation: str, name: str) -> Subject:
+    """Return a kernel of PyTorch as a subject; of a norm, it claims every type.
+
+    A class of modules has the form ``module``; a function may write its results to arguments.
+    """
+    parsed = as_operation(operation)
+    if parsed.in_order:
+        return formula_subject(kernel, parsed, name)
+    form: FormName = "module" if is_module(kernel) else form_of(kernel, parsed)
+    return torch_subject(kernel, operation=parsed, form=form, name=name, dtypes=list(FORMATS))
 
 
 def _is_subclass(value: object, parent: type) -> bool:

@@ -9,11 +9,8 @@ from typing import Any
 
 from truenorm.tools.arguments import require_type
 from truenorm.tools.user_files import NotThereError, resolved, run_file, split_target
-from truenorm.verify.running.functions import function_subject, is_formula
-from truenorm.verify.running.pytorch import is_module
-from truenorm.verify.running.torch_subject import form_of, torch_subject
+from truenorm.verify.running.functions import function_subject, imported_subject
 from truenorm.verify.subject import Subject, SubjectSpec
-from truenorm.verify.types import FORMATS
 
 TORCH = "torch"
 """In place of a file, in the spec of a kernel of PyTorch."""
@@ -119,25 +116,13 @@ def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
 
 
 def _load_torch(path: str, operation: str) -> Subject:
-    """Return the subject of a dotted path, which claims every type.
-
-    A class of modules has the form ``module``; a function may write its results to arguments.
-    """
+    """Return the subject of a dotted path."""
     if not operation:
         raise ValueError(
             f"what {path} computes is not known: give --operation rms_norm, or another of "
             "layer_norm, add_layer_norm, add_rms_norm"
         )
-    kernel = _import_path(path)
-    if is_formula(operation):
-        return function_subject(kernel, operation, path)
-    return torch_subject(
-        kernel,
-        operation=operation,
-        form="module" if is_module(kernel) else form_of(kernel, operation),
-        name=path,
-        dtypes=list(FORMATS),
-    )
+    return imported_subject(_import_path(path), operation, path)
 
 
 def _import_path(path: str) -> Any:

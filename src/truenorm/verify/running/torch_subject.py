@@ -111,7 +111,7 @@ def torch_subject(
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
-    norm = require_norm(as_operation(operation), "torch_subject")
+    norm = require_norm(as_operation(operation), "torch_subject", "torch_subject")
     called = partial(function, **settings) if settings else function
     kernel = FORMS[form](called, norm, Tensors(device), signature, unpack)
     options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}

@@ -1,7 +1,6 @@
 """Formulas in files: targets, and functions that are judged by them."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ from typer.testing import CliRunner
 
 import truenorm.verify as tv
 from truenorm.cli.app import app
-from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
 
 FORMULAS = """
@@ -121,21 +119,3 @@ def test_the_command_judges_a_function() -> None:
     assert result.exit_code == 0, result.output
     assert "softmax on NumPy arrays: softmax, quick level" in result.output
     assert "PASS: no finding" in result.output
-
-
-ROWS = np.ones((4, 64), np.float32)
-UNSUPPORTED: dict[str, Callable[[Operation], object]] = {
-    "bound": lambda operation: tv.bound(operation, ROWS),
-    "a case of your own shape": lambda operation: tv.case_of_shape((4, 64), operation=operation),
-    "a case of your own shape or data": lambda operation: tv.case_from(
-        {"x": ROWS}, operation=operation
-    ),
-    "the folder of a command": lambda operation: tv.Subject(command=["./a"], operation=operation),
-    "torch_subject": lambda operation: tv.torch_subject(np.exp, operation=operation),
-}
-
-
-@pytest.mark.parametrize("name", UNSUPPORTED)
-def test_what_needs_a_norm_refuses_a_formula(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}.* needs a result of truenorm.verify.norm"):
-        UNSUPPORTED[name](as_operation("softmax"))

@@ -1,4 +1,4 @@
-"""Ten operations that do not ship, by formulas that the page explains; honest kernels pass."""
+"""Ten operations that do not ship: honest kernels pass, and a wrong one of each has its cause."""
 
 import math
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from shared.verify.formulas import report_of
 from truenorm.verify.formulas import (
     exp,
     first,
@@ -95,7 +96,7 @@ def log_of_sum(x: Any) -> Any:
 
 
 def polynomial(x: Any) -> Any:
-    return x * (0.5 + x * (0.25 - 0.125 * x))
+    return 0.5 * x + 0.25 * x**2 - 0.125 * x**3
 
 
 def weight_norm(v: Any, g: Any) -> Any:
@@ -149,3 +150,43 @@ def test_squares_of_subnormal_rows_underflow() -> None:
     tv.check(tv.Subject(scaled_weight_norm, operation=operation), case)
     wide = weight_norm_of(case.v.astype(np.longdouble), case.g[:, 0].astype(np.longdouble))
     assert wide.astype(np.float32).tolist() == expected(case).wide["y"].tolist()
+
+
+WRONG: dict[str, tuple[Callable[..., Any], str]] = {
+    "attention with a sink": (
+        lambda x, _: attend(x, np.full(len(x), -np.inf, x.dtype)),
+        "exp(sink - top) is left out",
+    ),
+    "log-cosh": (
+        lambda x, target: log_cosh_loss(x, target) + x.dtype.type(math.log(2)),
+        "log(2) is left out",
+    ),
+    "Huber": (
+        lambda x, target: huber_loss(x, target) + (np.abs(x - target) > 1) * x.dtype.type(0.5),
+        "0.5 is left out of d - 0.5",
+    ),
+    "squared ReLU": (lambda x: x * x, "x > 0 is taken for true everywhere"),
+    "softcap": (lambda x: 30 * np.tanh(x), "30 is left out of x/30"),
+    "LayerScale": (lambda x, branch, gamma: gamma * x + branch, "x and branch are exchanged"),
+    "RMSNorm of a part": (
+        lambda x, gamma, eps: (
+            x / np.sqrt(along(x * x) / x.shape[-1] + eps).astype(x.dtype) * gamma
+        ),
+        "all columns of x count, not the first part",
+    ),
+    "logsumexp": (lambda x: np.log(np.exp(x).sum(-1)), "top is not subtracted: exp overflows"),
+    "a polynomial": (
+        lambda x: (x * (0.5 + x * (0.25 - 0.125))).astype(x.dtype),
+        "x**3 has the exponent 2",
+    ),
+    "weight norm": (lambda v, _: weight_norm_of(v, np.ones(len(v), v.dtype)), "g is left out"),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_wrong_kernels_have_their_cause(name: str) -> None:
+    kernel, cause = WRONG[name]
+    report = report_of(tv.Subject(kernel, operation=FORMULAS[name][0](), name=name))
+    causes = {each.cause for each in report.findings if each.output == "y" and each.cause}
+    assert causes
+    assert all(cause in each for each in causes), causes

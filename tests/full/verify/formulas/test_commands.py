@@ -1,0 +1,207 @@
+"""Formulas in each command and function of the judge: judged, or refused with the reason."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import truenorm.verify as tv
+from shared.verify.formulas import report_of
+from shared.verify.formulas import softmax as both
+from truenorm.cli.app import app
+from truenorm.verify.grading.report import Report
+
+pytest_plugins = ["pytester"]
+
+FILES = {
+    "formulas.py": """
+from truenorm.verify.formulas import exp, largest, total
+
+def softmax(x):
+    top = largest(x)
+    e = exp(x - top)
+    return e / total(e)
+""",
+    "kernels.py": """
+import numpy as np
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+def naive(x):
+    e = np.exp(x)
+    return e / e.sum(axis=-1, keepdims=True)
+""",
+}
+FORMULA = "formulas.py:softmax"
+ROWS = np.random.default_rng(0).normal(size=(2, 3, 64)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a formula and kernels, which is the current one."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Return the exit code of a command and its output on one line."""
+    result = CliRunner().invoke(app, [*arguments])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def naive(x: Any) -> Any:
+    e = np.exp(x)
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def softmax(x: Any) -> Any:
+    return both(x)[0]
+
+
+def judged(forward: Callable[..., Any]) -> Report:
+    """Return the report of a kernel on two cases."""
+    subject = tv.Subject(forward, name="a kernel", operation=FORMULA)
+    places = ("normal-4x67", "large-values-4x67")
+    suite = [tv.case(f"float32-{place}", operation=subject.operation) for place in places]
+    return report_of(subject, suite)
+
+
+def test_a_campaign_judges_random_cases() -> None:
+    arguments = ("campaign", "kernels.py:softmax", "--formula", FORMULA, "--cases", "3")
+    code, output = run(*arguments)
+    assert code == 0, output
+    assert "Every element is stable" in output
+
+
+def test_compare_finds_where_two_kernels_differ() -> None:
+    one, other = (tv.Subject(each, operation=FORMULA) for each in (softmax, naive))
+    cases = [tv.case("float32-large-values-4x67", operation=one.operation)]
+    assert tv.compare(one, one, cases=cases).passed
+    difference = tv.compare(one, other, cases=cases).differences[0]
+    assert difference.first_nearer > difference.second_nearer
+
+
+def test_compare_as_a_command_needs_one_operation() -> None:
+    code, output = run("compare", "kernels.py:softmax", "kernels.py:nothing", "--formula", FORMULA)
+    assert code == 2
+    assert "kernels.py has no subject or function 'nothing'; it has softmax, naive" in output
+
+
+def test_a_baseline_is_the_same_in_another_folder(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    assert not judged(naive).passed
+    assert tv.update_baseline(judged(naive), file).passed
+    assert '"operation": "formulas.py:softmax"' in file.read_text()
+
+
+def test_the_pytest_plugin(pytester: pytest.Pytester) -> None:
+    for name, text in FILES.items():
+        (pytester.path / name).write_text(text)
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        import truenorm.verify as tv
+        CASES = [tv.case("float32-large-values-4x67", operation="formulas.py:softmax")]
+        @pytest.mark.truenorm("kernels.py:naive", operation="formulas.py:softmax", cases=CASES)
+        def test_kernel(truenorm_case):
+            truenorm_case.check()
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-k", "accuracy")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*likely cause  top is not subtracted: exp overflows*"])
+
+
+def test_bound_takes_arrays() -> None:
+    dy = ROWS[::-1].copy()
+    bound = tv.bound(FORMULA, ROWS, dy=dy)
+    y, _ = both(ROWS)
+    dx = y * (dy - (dy * y).sum(axis=-1, keepdims=True))
+    bound.assert_close(y=y, dx=dx)
+    wide = ROWS.astype(np.longdouble)
+    e = np.exp(wide - wide.max(axis=-1, keepdims=True))
+    assert np.array_equal(bound.exact(), (e / e.sum(axis=-1, keepdims=True)).astype(np.float32))
+    with pytest.raises(AssertionError, match="likely cause: e has the base 2"):
+        bound.assert_close(np.exp2(ROWS) / np.exp2(ROWS).sum(-1, keepdims=True))
+
+
+def test_bound_takes_indices_and_gives_one_number_for_each_row() -> None:
+    label = np.arange(6).reshape(2, 3)
+    bound = tv.bound("cross_entropy", ROWS, label=label, dy=np.ones((2, 3), np.float32))
+    wide = ROWS.astype(np.longdouble)
+    loss = np.log(np.exp(wide).sum(-1)) - np.take_along_axis(wide, label[..., None], -1)[..., 0]
+    assert np.array_equal(bound.exact(), loss.astype(np.float32))
+    assert bound.tolerance("dx").shape == ROWS.shape
+    wrong = loss.astype(np.float32)
+    wrong[1, 2] += 1
+    with pytest.raises(AssertionError, match=r"1 of 6 elements is off\n  worst: y\[1, 2\] is"):
+        bound.assert_close(wrong)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "cross_entropy needs label"),
+        ({"label": np.full((2, 3), 64)}, "integers from 0 to 63 and the shape (2, 3)"),
+        ({"label": np.zeros((2, 3))}, "integers from 0 to 63 and the shape (2, 3); got float64"),
+        ({"label": np.zeros(6, int)}, "and the shape (2, 3); got int64 (6,)"),
+        ({"label": np.zeros((2, 3), int), "dy": ROWS}, "shape of x, float32 (2, 3); got float32"),
+        ({"label": np.zeros((2, 3), int), "z": ROWS}, "cross_entropy takes no z"),
+    ],
+)
+def test_bound_refuses_other_inputs(inputs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tv.bound("cross_entropy", ROWS, **inputs)
+
+
+INSTEAD = (
+    "got softmax: a formula works with verify, check, compare, campaign, the pytest plugin, and "
+    "bound of at most 4096 elements"
+)
+REFUSED: dict[str, Callable[[], object]] = {
+    "bound of more than 4096 elements": lambda: tv.bound("softmax", np.ones((64, 65), "f4")),
+    "a case of your own shape or data": lambda: tv.case_of_shape((4, 64), operation="softmax"),
+    "a case of your own data": lambda: tv.load_data("rows.npz", operation="softmax"),
+    "the folder of a command": lambda: tv.Subject(command=["./a"], operation="softmax"),
+    "torch_subject": lambda: tv.torch_subject(np.exp, operation="softmax"),
+}
+REFUSED_BY_COMMANDS: dict[str, tuple[str, ...]] = {
+    "a recording": ("record", "new"),
+    "a score": ("score", "kernels.py:softmax"),
+    "truenorm audit": ("audit", "test_x.py", "--replace", "kernels:softmax"),
+    "truenorm vectors": ("vectors", "new"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_uses_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} needs a norm, .*; {INSTEAD}$"):
+        REFUSED[name]()
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_COMMANDS)
+def test_other_commands_are_refused_with_the_reason(name: str, folder: Path) -> None:
+    (folder / "test_x.py").write_text("def test_nothing(): pass\n")
+    code, output = run(*REFUSED_BY_COMMANDS[name], "--operation", "softmax")
+    assert code == 2
+    assert re.search(f"{name} needs a norm, .*; {INSTEAD}", output), output
+
+
+def test_a_shape_is_refused_by_the_command() -> None:
+    code, output = run("verify", "kernels.py:softmax", "--formula", FORMULA, "--shape", "8x128")
+    assert code == 2
+    assert "a case of your own shape or data needs a norm" in output
+
+
+def test_judge_reads_only_what_record_wrote(folder: Path) -> None:
+    code, output = run("judge", str(folder))
+    assert code == 2
+    assert "manifest.json" in output
