@@ -7,11 +7,7 @@ from shared.promise.checking import OUTPUTS
 from shared.promise.families import Case, usual_case
 from shared.promise.hard_cases import hard_cases
 
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-
-
-def offset_case(dtype: np.dtype[np.floating]) -> Case:
-    return usual_case("offset", 7, 67, dtype)
+FLOAT32 = np.dtype(np.float32)
 
 
 def tally_of(tallies: dict[str, Tally | None], name: str) -> Tally:
@@ -22,7 +18,7 @@ def tally_of(tallies: dict[str, Tally | None], name: str) -> Tally:
 
 def test_textbook_is_wrong_far_from_zero() -> None:
     """Near 1e7 an ulp of float32, hence the error of a mean, is as large as the spread."""
-    tallies = contest(FLOAT32, [(offset_case(FLOAT32), OUTPUTS)])
+    tallies = contest(FLOAT32, [(usual_case("offset", 7, 67, FLOAT32), OUTPUTS)])
     textbook = tally_of(tallies, "textbook")
     assert [textbook.compared[each] for each in OUTPUTS] == [469, 469, 67, 67]
     assert textbook.wrong["y"] > 400

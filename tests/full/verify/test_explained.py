@@ -69,6 +69,7 @@ def explained(errors: Float64s, rest: Float64s) -> float:
     ("rms_norm", rms_norm_of_openvino, 16),
     ("layer_norm", layer_norm_of_paddle, 8),
 ])  # fmt: skip
+@pytest.mark.usefixtures("without_long_calls")
 def test_a_sum_in_lanes_is_the_cause(name: str, forward: Callable[..., Array], lanes: int) -> None:
     finding = finding_about_y(name, forward)
     cause, case = finding.cause, tv.case(finding.case, operation=name)

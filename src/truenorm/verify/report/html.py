@@ -11,15 +11,11 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from truenorm.tools import text
 from truenorm.tools.machine import today
@@ -28,6 +24,10 @@ from truenorm.verify.grading.report import CaseResult, Report
 from truenorm.verify.report import wording
 from truenorm.verify.report.wording import link
 from truenorm.verify.types import FORMATS, Float64s
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class Level(NamedTuple):
@@ -173,6 +173,9 @@ def draw(results: Sequence[CaseResult], outside: Collection[str] = ()) -> list[K
 def _draw_output(
     output: str, points: Sequence[CaseResult], frame: _Frame, outside: Collection[str]
 ) -> KappaPlot:
+    import matplotlib as mpl  # Matplotlib takes a second to import
+    from matplotlib.figure import Figure
+
     dtypes = [name for name in FORMATS if any(each.dtype == name for each in points)]
     # A fixed salt gives the same file for the same data.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "truenorm", "font.size": 9}):
@@ -206,7 +209,7 @@ def _frame(points: Sequence[CaseResult]) -> _Frame:
     )
 
 
-def _prepare(axes: Axes, frame: _Frame) -> None:
+def _prepare(axes: "Axes", frame: _Frame) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(frame.left, frame.right)
@@ -215,8 +218,8 @@ def _prepare(axes: Axes, frame: _Frame) -> None:
     label = "error / (u · natural scale)"
     axes.set_title(label, loc="left", fontsize=9, pad=10, color=PLACEHOLDERS["ink"])
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(_tick))
+        axis.minorticks_off()
+        axis.set_major_formatter(_tick)
     axes.tick_params(color=PLACEHOLDERS["faint"], labelcolor=PLACEHOLDERS["ink"])
     axes.grid(color=PLACEHOLDERS["faint"], linewidth=0.5, alpha=0.35)
     for side, spine in axes.spines.items():
@@ -224,11 +227,11 @@ def _prepare(axes: Axes, frame: _Frame) -> None:
         spine.set_color(PLACEHOLDERS["faint"])
 
 
-def _tick(value: float, _: int | None = None) -> str:
+def _tick(value: float, _: float | None = None) -> str:
     return f"≤ {power_of_ten(value)}" if value <= FLOOR else power_of_ten(value)
 
 
-def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:
+def _draw_guides(axes: "Axes", frame: _Frame, allowed: Sequence[float]) -> None:
     """Draw the tolerance of `stable`, and lines that grow like kappa and kappa squared."""
     low, high = min(allowed), max(allowed)
     if low < high:
@@ -262,7 +265,7 @@ def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:
 
 
 def _draw_points(
-    axes: Axes, frame: _Frame, dtype: str, points: Sequence[CaseResult], *, hollow: bool
+    axes: "Axes", frame: _Frame, dtype: str, points: Sequence[CaseResult], *, hollow: bool
 ) -> None:
     colour = PLACEHOLDERS[dtype]
     style: dict[str, Any] = {"color": colour, "linewidths": 0, "zorder": 3}
@@ -281,7 +284,7 @@ def _within(values: Sequence[float], low: float, high: float) -> Float64s:
     return np.clip(np.nan_to_num(np.array(values, np.float64), nan=high), low, high)
 
 
-def _inline(figure: Figure, output: str) -> str:
+def _inline(figure: "Figure", output: str) -> str:
     """Return the SVG element with the colours of the page, unique ids and no size."""
     stream = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))

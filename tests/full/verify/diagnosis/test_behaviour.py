@@ -161,16 +161,14 @@ class TestRepeat:
 
 
 class TestBatch:
-    CASE = tv.case("float32-batch-300x67")
     SIZES = (1, 7, 128, 255, 256, 257)
 
     def cause(self, kernel: Callable[[Array], Array]) -> str:
         """Return the cause for a kernel whose y of a row depends on its batch."""
-        y = right(self.CASE, "y")
+        case = tv.case("float32-batch-300x67")
+        y = right(case, "y")
         calls = [(Call(ROWS, 0, size), {"y": kernel(y[:size])}) for size in self.SIZES]
-        return behaviour.explain_batch(
-            "y", [records_of(self.CASE, (PLAIN, {"y": kernel(y)}), *calls)]
-        )
+        return behaviour.explain_batch("y", [records_of(case, (PLAIN, {"y": kernel(y)}), *calls)])
 
     def test_one_number_of_rows(self) -> None:
         cause = self.cause(lambda y: next_number(y) if len(y) > 200 else y)
