@@ -10,7 +10,7 @@ from functools import partial
 from truenorm.tools.progress import Progress
 from truenorm.verify.calls import ALONE, FEW_ELEMENTS, Call, calls_of
 from truenorm.verify.diagnosis.accuracy import without_match
-from truenorm.verify.diagnosis.behaviour import depends_on_calls
+from truenorm.verify.diagnosis.repeats import depends_on_calls
 from truenorm.verify.grading.checks import check_case
 from truenorm.verify.grading.large_calls import large_call
 from truenorm.verify.grading.report import Finding

@@ -17,7 +17,7 @@ from shared.verify.planted.registry import (
 )
 from shared.verify.planted.right import RIGHT
 from shared.verify.recorded import GETS_LARGE_CALLS, graded, subject_named
-from truenorm.verify.diagnosis.behaviour import KEPT_STATE, depends_on_calls
+from truenorm.verify.diagnosis.repeats import KEPT_STATE, depends_on_calls
 from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.symptoms import GUARDS
 from truenorm.verify.judge import verify_target

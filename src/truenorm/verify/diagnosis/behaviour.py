@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.calls import (
-    AGAIN,
     INTERLEAVED,
     LATER,
     PAUSED,
@@ -26,13 +25,11 @@ from truenorm.verify.calls import (
     other_rows,
 )
 from truenorm.verify.diagnosis.accuracy import (
-    MIN_CASES,
     MIN_ELEMENTS,
     Evidence,
     diagnose,
     distance,
 )
-from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
 from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, compute_exact, expected, output_types
@@ -43,7 +40,6 @@ from truenorm.verify.types import (
     Float64s,
     dtype_of,
     same_bits,
-    ulps_of,
     unit_roundoff,
 )
 
@@ -85,13 +81,13 @@ def is_accurate(exact: Expected, output: str, result: Array) -> NDArray[np.bool_
         return np.asarray(errors <= exact.allowed(output))
 
 
-def _computed(case: Case) -> Expected:
+def computed(case: Case) -> Expected:
     """Return the answers of a case that is made for one comparison and not cached."""
     return Expected(case, compute_exact(case))
 
 
 def _is_answer(case: Case, output: str, result: Array) -> bool:
-    exact = _computed(case)
+    exact = computed(case)
     shape = exact.wide[output].shape
     return result.shape == shape and bool(is_accurate(exact, output, result).all())
 
@@ -139,29 +135,40 @@ def explain_shape(output: str, cases: Sequence[CaseRecords]) -> str:
     if all(result is None for result in results):
         return _missing_with_parameter(output, wrong, [each for each in cases if not each.wrong])
     causes = {
-        "" if result is None else _surplus_axis(each.case, output, result)
+        "" if result is None else _misshapen(each, output, result)
         for each, result in zip(wrong, results, strict=True)
     }
     return causes.pop() if len(causes) == 1 else ""
 
 
-def _surplus_axis(case: Case, output: str, result: Array) -> str:
-    """Name an axis of length 1, or axes over which a result was not summed."""
-    exact = expected(case)
+def _misshapen(each: CaseRecords, output: str, result: Array) -> str:
+    """Name an axis of length 1, exchanged axes, or axes over which a result was not summed."""
+    case, plain = each.case, each.of_kind(PLAIN)[0].results
+    exact = expected(case).given({**plain, output: result.T})
     shape = exact.wide[output].shape
     shapes = case.operation.result_shapes(output, case.given_shape)
     if result.shape in shapes:
         return ""  # the symptom is of another call of this case
-    if result.size == math.prod(shape) and is_accurate(exact, output, result.reshape(shape)).all():
+    if result.shape[::-1] == shape and _is_right(exact, output, result.T):
+        return f"{output} is transposed"
+    if result.size == math.prod(shape) and _is_right(exact, output, result):
         has_surplus = any(_with_ones(result.shape, each) for each in shapes)
         what = "has an extra axis of length 1" if has_surplus else "has a wrong shape"
         return f"{output} {what}; its values are right"
     axes = tuple(range(result.ndim - len(shape)))
     if not axes or result.shape[len(axes) :] != shape:
         return ""
-    if is_accurate(exact, output, result.astype(np.float64).sum(axis=axes)).all():
+    if _is_right(exact, output, result.astype(np.float64).sum(axis=axes)):
         return f"{output} is not summed over all batch axes: its sum over the first axis is right"
     return ""
+
+
+def _is_right(exact: Expected, output: str, result: Array) -> bool:
+    """Return True if the numbers of a result are within the tolerance, whatever its shape."""
+    decoded = exact.decoded(output, result)
+    if decoded is None:
+        return False
+    return bool((exact.element_errors(output, decoded).error <= exact.allowed(output)).all())
 
 
 def _with_ones(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -254,113 +261,6 @@ def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
         if each.wrong and output in record.results
     } - {()}
     return f"in one call, {output} is {contents.pop()[0]}" if len(contents) == 1 else ""
-
-
-MIN_ULPS = 64
-"""An answer of so many ulp of the results shows that it was added to one of them."""
-MIN_TERMS = 3
-"""Only sums of at least this many terms depend on the order of additions."""
-PARTS: dict[str, tuple[slice, ...]] = {
-    "the last element of the last row": (slice(-1, None), slice(-1, None)),
-    "the first element of the first row": (slice(1), slice(1)),
-    "the last row": (slice(-1, None), slice(None)),
-    "the first row": (slice(1), slice(None)),
-    "the last column": (slice(None), slice(-1, None)),
-    "the first column": (slice(None), slice(1)),
-}
-"""Parts of a result that a kernel may leave unwritten, the smallest first."""
-
-
-EARLIER_CALLS = "results depend on earlier calls"
-KEPT_STATE = (
-    f"{EARLIER_CALLS}: state is kept between calls (a workspace or cache that is not cleared, or "
-    "is keyed by too little)"
-)
-
-
-def depends_on_calls(cause: str) -> bool:
-    """Return True if a cause is that something of earlier calls is used."""
-    return cause.startswith(EARLIER_CALLS) or cause.endswith(OF_AN_EARLIER_CALL)
-
-
-def explain_history(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
-    """Return the only cause of results that are repeatable but differ after other calls."""
-    return KEPT_STATE
-
-
-class _TwoRuns(NamedTuple):
-    """Two results of the same call: which elements differ, and which are right in both."""
-
-    differs: NDArray[np.bool_]
-    accurate: NDArray[np.bool_]
-    terms: int
-
-
-def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Tell a varying order of additions, elements never written and sums that are not cleared."""
-    by_rows = cases[0].case.operation.is_rows(output)
-    is_float = output_types(cases[0].case)[output] in FORMATS
-    if is_float and _is_added(output, cases):
-        return f"{EARLIER_CALLS}: {output} is added to that of earlier calls, and never cleared"
-    runs = []
-    for each in cases:
-        one, other = each.result(output), each.result(output, AGAIN)
-        if one is not None and other is not None:
-            exact = expected(each.case)
-            differs = np.asarray(one != other)
-            # Codes are right for some scale, so only what varies is wrong for sure.
-            accurate = (
-                is_accurate(exact, output, one) & is_accurate(exact, output, other)
-                if is_float
-                else ~differs
-            )
-            terms = each.case.shape[1 if by_rows else 0]
-            runs.append(_TwoRuns(differs, accurate, terms))
-    different = [run for run in runs if run.differs.any()]
-    if len(different) < MIN_CASES:
-        return ""
-    if all(run.accurate.all() for run in runs):
-        axis = "a row" if by_rows else "rows"
-        cause = f"sums over {axis} are added in a different order each time; all are right"
-        return cause if min(run.terms for run in different) >= MIN_TERMS else ""
-    return _unwritten_part(runs) if by_rows else ""
-
-
-def _is_added(output: str, cases: Sequence[CaseRecords]) -> bool:
-    """Return True if every repeated call returns its answer plus the result before it."""
-    telling = 0
-    for each in cases:
-        one, other = each.result(output), each.result(output, AGAIN)
-        if not each.wrong or one is None or other is None:
-            continue
-        exact = expected(each.case)
-        right, first, second = (
-            exact.wide[output],
-            *(result.astype(np.float64) for result in (one, other)),
-        )
-        with np.errstate(all="ignore"):
-            ulps = ulps_of(np.maximum(np.abs(first), np.abs(second)), exact.types[output])
-            added = np.abs(second - first - right) <= exact.allowed(output) + 2 * ulps
-            finite = np.isfinite(first) & np.isfinite(second) & np.isfinite(right)
-            shown = finite & (np.abs(right) > MIN_ULPS * ulps)
-        if not added[finite].all():
-            return False
-        telling += bool(shown.any())
-    return telling >= MIN_CASES
-
-
-def _unwritten_part(runs: Sequence[_TwoRuns]) -> str:
-    """Name the part outside of which all elements are right and repeatable."""
-    for words, part in PARTS.items():
-        if all(_all_outside(run.accurate & ~run.differs, part) for run in runs):
-            return f"{words} is not written: only its values are wrong, and they vary"
-    return ""
-
-
-def _all_outside(mask: NDArray[np.bool_], part: tuple[slice, ...]) -> bool:
-    rest = mask.copy()
-    rest[part] = True
-    return bool(rest.all())
 
 
 def explain_position(output: str, cases: Sequence[CaseRecords]) -> str:
@@ -526,7 +426,7 @@ def _input_replaced(name: str, case: Case, output: str, result: Float64s) -> int
         return _spread(name, case, output, result)
     wide = array.astype(np.float64)
     zeros = np.where(np.isfinite(wide), wide, 0.0).astype(array.dtype)
-    if not is_accurate(_computed(case.with_inputs(**{name: zeros})), output, result).all():
+    if not is_accurate(computed(case.with_inputs(**{name: zeros})), output, result).all():
         return CONTRADICTED
     return int((~is_accurate(expected(case), output, result)).sum())
 
@@ -554,7 +454,7 @@ def _inputs_flushed(case: Case, output: str, result: Float64s) -> int:
         for name, array in case.inputs.items()
         if array is not None
     }
-    predicted = _computed(case.with_inputs(**flushed)).wide[output]
+    predicted = computed(case.with_inputs(**flushed)).wide[output]
     return _count_zeros(expected(case), predicted, output, result)
 
 

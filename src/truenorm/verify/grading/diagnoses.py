@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from truenorm.verify.calls import ALONE, PLAIN
-from truenorm.verify.diagnosis import behaviour
+from truenorm.verify.diagnosis import behaviour, repeats
 from truenorm.verify.diagnosis.accuracy import (
     UNKNOWN,
     Check,
@@ -17,7 +17,7 @@ from truenorm.verify.diagnosis.accuracy import (
     diagnose,
     with_common_causes,
 )
-from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain, depends_on_calls
+from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain
 from truenorm.verify.diagnosis.patterns import (
     Description,
     describe,
@@ -25,6 +25,7 @@ from truenorm.verify.diagnosis.patterns import (
     describe_overflow,
     describe_stale,
 )
+from truenorm.verify.diagnosis.repeats import depends_on_calls
 from truenorm.verify.grading.consequences import CONSEQUENCES
 from truenorm.verify.grading.output_grades import kappa_of
 from truenorm.verify.grading.report import ACCURACY, Recipe
@@ -44,9 +45,9 @@ EXPLANATIONS: dict[str, Explain] = {
     "type": behaviour.explain_type,
     "special": behaviour.explain_special,
     "subnormal": behaviour.explain_subnormal,
-    "repeat": behaviour.explain_repeat,
-    "sums": behaviour.explain_repeat,
-    "history": behaviour.explain_history,
+    "repeat": repeats.explain_repeat,
+    "sums": repeats.explain_repeat,
+    "history": repeats.explain_history,
     "position": behaviour.explain_position,
     "batch": behaviour.explain_batch,
     "large": behaviour.explain_large,
@@ -56,7 +57,7 @@ EXPLANATIONS: dict[str, Explain] = {
     "spent": behaviour.explain_spent,
 }
 OF_CALLS = (
-    *("raised", "result", "repeat", "history", "position", "batch", "large", "inputs"),
+    *("raised", "result", "shape", "repeat", "history", "position", "batch", "large", "inputs"),
     "overwritten",
 )
 """Checks whose explanations compare calls or sizes, and no codes with exact answers."""

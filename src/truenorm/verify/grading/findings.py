@@ -10,7 +10,7 @@ import numpy as np
 from truenorm.tools.text import counted
 from truenorm.verify.calls import PLAIN
 from truenorm.verify.diagnosis.accuracy import EXPLAINED, UNKNOWN, Diagnosis, without_match
-from truenorm.verify.diagnosis.behaviour import depends_on_calls
+from truenorm.verify.diagnosis.repeats import depends_on_calls
 from truenorm.verify.grading.advice import ADVICE, advice
 from truenorm.verify.grading.report import ACCURACY, BATCH_INVARIANT, Finding, Grade
 from truenorm.verify.grading.reproducer import reproducer

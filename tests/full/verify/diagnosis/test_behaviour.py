@@ -11,7 +11,7 @@ import pytest
 import truenorm.verify as tv
 from shared.verify.planted.registry import PLANTED
 from truenorm.verify.calls import AGAIN, INTERLEAVED, LARGE, LATER, PLAIN, ROWS, Call
-from truenorm.verify.diagnosis import behaviour
+from truenorm.verify.diagnosis import behaviour, repeats
 from truenorm.verify.diagnosis.behaviour import CaseRecords
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
@@ -133,12 +133,38 @@ class TestRepeat:
         return records_of(case, (PLAIN, {"dgamma": dgamma}), (AGAIN, again))
 
     def test_sums_in_another_order(self) -> None:
-        cause = behaviour.explain_repeat("dgamma", [self.twice(small()), self.twice(wider())])
+        cause = repeats.explain_repeat("dgamma", [self.twice(small()), self.twice(wider())])
         assert "rows are added in a different order" in cause
 
     def test_two_terms_have_one_order(self) -> None:
         case = tv.case("float32-normal-2x1025")
-        assert not behaviour.explain_repeat("dgamma", [self.twice(case), self.twice(case)])
+        assert not repeats.explain_repeat("dgamma", [self.twice(case), self.twice(case)])
+
+    @pytest.mark.parametrize(
+        ("wrong", "is_memory"),
+        [
+            (lambda dgamma, _: dgamma + np.float32(3), True),
+            (lambda dgamma, _: np.full_like(dgamma, np.nan), True),
+            (lambda dgamma, last: dgamma - last, False),  # a row is left out
+            (lambda dgamma, last: dgamma + last, False),  # a row is counted twice
+        ],
+    )
+    def test_sums_of_memory(self, wrong: Callable[..., Any], is_memory: bool) -> None:
+        """A race leaves sums of rows; memory that was not cleared does not."""
+        cases = []
+        for case in (wider(), small()):
+            dgamma = right(case, "dgamma")
+            last = right(case.part(slice(-1, None)), "dgamma")
+            others = (PLAIN, {"dgamma": dgamma}), (AGAIN, {"dgamma": wrong(dgamma, last)})
+            cases.append(records_of(case, *others))
+        once = tv.case("float32-normal-4x3")
+        both = {"dgamma": right(once, "dgamma")}
+        accurate = records_of(once, (PLAIN, both), (AGAIN, both))
+        cause = repeats.explain_repeat("dgamma", [*cases, accurate])
+        expected_cause = repeats.MEMORY.format("dgamma") if is_memory else ""
+        assert cause == expected_cause
+        # No call is right: another formula may be summed in another order each time.
+        assert not repeats.explain_repeat("dgamma", cases)
 
     @pytest.mark.parametrize(
         ("part", "start"),
@@ -155,7 +181,7 @@ class TestRepeat:
             one, other = right(case, "y"), right(case, "y")
             one[part], other[part] = 5, 7
             cases.append(records_of(case, (PLAIN, {"y": one}), (AGAIN, {"y": other})))
-        cause = behaviour.explain_repeat("y", cases)
+        cause = repeats.explain_repeat("y", cases)
         assert cause.startswith(start)
         assert bool(cause) == bool(start)
 
@@ -251,6 +277,12 @@ class TestForms:
         assert small().shape == (4, 17)
         cases = [records_of(small(), (PLAIN, {"y": right(small(), "y").reshape(shape)}))]
         assert behaviour.explain_shape("y", cases) == f"y {words}; its values are right"
+
+    def test_transposed_result(self) -> None:
+        y = right(small(), "y")
+        for result, cause in ((y.T, "y is transposed"), (2 * y.T, "")):
+            cases = [records_of(small(), (PLAIN, {"y": result}))]
+            assert behaviour.explain_shape("y", cases) == cause
 
     def test_result_missing_with_a_parameter(self) -> None:
         cases = []

@@ -419,7 +419,10 @@ PLANTED = {
         "the first element of a group is scaled by the scale of the group before",
     ),
     "scales stored by columns": Planted(
-        GROUPS, {"scales_out": by_columns}, "scale", "scales are transposed: column by column"
+        GROUPS, {"scales_out": by_columns}, "scale", "scale is transposed"
+    ),
+    "scales of shape (groups, rows)": Planted(
+        GROUPS, {"scales_out": lambda scale: scale.T.copy()}, "scale", "scale is transposed"
     ),
     "groups of 64": Planted(
         GROUPS,
@@ -473,7 +476,7 @@ PLANTED = {
         MXFP8,
         {"by_power": by_transposed_powers},
         "codes",
-        "codes are computed with other scales than returned: scales are transposed",
+        "codes are computed with other scales than returned: scale is transposed",
     ),
     "codes by the scales of the group before": Planted(
         GROUPS,
@@ -512,7 +515,7 @@ PLANTED = {
         NVFP4,
         {**PRODUCT, "scales_out": by_columns},
         "scale",
-        "scales are transposed: column by column",
+        "scale is transposed",
     ),
     "E8M0 underflow": Planted(
         MXFP8,

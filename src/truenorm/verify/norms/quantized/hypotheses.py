@@ -349,7 +349,7 @@ OF_OTHER_ROWS: dict[str, Callable[[Float64s], Float64s]] = {
     "scales are those of the first row": lambda scales: scales[:1] + 0 * scales,
 }
 OF_OTHER_GROUPS: dict[str, Callable[[Float64s], Float64s]] = {
-    "scales are transposed: column by column": lambda scales: scales.T.reshape(scales.shape),
+    "scale is transposed": lambda scales: scales.T.reshape(scales.shape),
     "scales are those of the group before": lambda scales: np.roll(scales, 1, axis=1),
     "scales are those of the next group": lambda scales: np.roll(scales, -1, axis=1),
     "scales are those of the first group": lambda scales: scales[:, :1] + 0 * scales,
