@@ -1,5 +1,6 @@
 """The page of released packages: tables of grades, findings, and how the norms were run."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +126,8 @@ def table(rows: Sequence[Row], name: str, dtype: str) -> str:
     body = []
     for row in rows:
         words = grades_of(row, dtype)
-        cells = [f"**{row['name']}**" if row["name"] in found else row["name"]]
+        label = breakable(row["name"])
+        cells = [f"**{label}**" if row["name"] in found else label]
         cells += [coloured(words[each]) if each in words else "-" for each in outputs]
         if narrow:
             cells.append(row["recipes"].get(dtype, "-"))
@@ -136,6 +138,11 @@ def table(rows: Sequence[Row], name: str, dtype: str) -> str:
             cells += [mark(row["verdicts"].get(each, "")) for each in MARKS]
         body.append(cells)
     return markdown_table(head, body, numbers=False)
+
+
+def breakable(name: str) -> str:
+    """Return a name that a narrow column may break before a capital and after an underscore."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=_)", "&#8203;", name)
 
 
 def error(row: Row, dtype: str, curve: str, place: str) -> str:

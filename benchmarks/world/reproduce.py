@@ -40,13 +40,24 @@ def run(finding: Finding, package: Package) -> Reproduced:
 
 
 def run_all(only: Sequence[str] = ()) -> list[Reproduced]:
-    """Run the reproducers of all findings, or of the packages in `only`; print what they print."""
+    """Run the reproducers of all findings, or of the packages in `only`.
+
+    Print what they print, then the list of what ran.
+    """
     packages = {each.name: each for each in read_list()}
     results = []
     for finding in read_findings():
         if not only or finding.package in only:
             result = run(finding, packages[finding.package])
             results.append(result)
-            word = "reproduced" if result.shown else "NOT REPRODUCED"
-            print(f"{finding.title}: {word}\n{result.output}", flush=True)
+            print(f"{finding.title}: {in_words(result)}\n{result.output}", flush=True)
+    print(f"{sum(each.shown for each in results)} of {len(results)} reproducers:")
+    for each in results:
+        versions = ", ".join(packages[each.finding.package].requirements)
+        print(f"- {each.finding.reproducer} ({versions}): {in_words(each)}")
     return results
+
+
+def in_words(result: Reproduced) -> str:
+    """Return the outcome of a reproducer."""
+    return "reproduced" if result.shown else "NOT REPRODUCED"

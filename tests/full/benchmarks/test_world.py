@@ -132,6 +132,12 @@ def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     assert "1 packages, each" in text
 
 
+def test_long_names_break_between_words() -> None:
+    assert page.breakable("A LayerNorm") == "A Layer&#8203;Norm"
+    assert page.breakable("layer_norm") == "layer_&#8203;norm"
+    assert page.breakable("RMSNorm correct") == "RMSNorm correct"
+
+
 def test_softmax_has_tables_of_its_own() -> None:
     machine = {"date": "today", "cpu": "a", "cores": "2", "python": "3", "instructions": "avx2"}
     rows = [measured("a norm", "stable"), measured("it", "stable", operation="softmax")]
