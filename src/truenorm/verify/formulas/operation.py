@@ -21,6 +21,7 @@ from truenorm.verify.formulas.cases import formula_cases
 from truenorm.verify.formulas.functions import flint
 from truenorm.verify.formulas.graph import Node, constant, derive, given, merged, needed, step
 from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Run
+from truenorm.verify.formulas.recipes import by_recipe
 from truenorm.verify.formulas.tolerance import is_centring, natural_scales, terms_of
 from truenorm.verify.operation import (
     MODEL_INPUT,
@@ -30,14 +31,18 @@ from truenorm.verify.operation import (
     Knowledge,
     Operation,
     Output,
+    RecipeResult,
+    Results,
 )
 from truenorm.verify.oracle import AnswerBounds, Expected, output_types
-from truenorm.verify.types import Array, Float64s
+from truenorm.verify.types import FORMATS, Array, Float64s
 
 Steps = dict[str, Node]
 PARAMETERS = ("gamma", "beta", "weight", "bias")
 """Arguments that have one number for each column, unless `formula` is told otherwise."""
 BITS = 400
+LATE, STEPWISE = "late", "stepwise"
+"""Recipes: no step is rounded but the result, or each one with a name."""
 RECENT = 64
 """Cases whose steps stay in memory."""
 Range = tuple[float, float]
@@ -112,11 +117,34 @@ class FormulaOperation(Operation):
         self.reshapes = bool(self.columns)
         self.centred = any(map(is_centring, needed(*(self.graph[each] for each in results))))
         self.expected_type = FormulaExpected
+        self._recipes = self._rounded_steps()
+        late = {LATE: "one rounding, at the end"}
         self.knowledge = Knowledge(
-            hypotheses=self.hypotheses, unchanged=self._unchanged, scale_of=self._scale_of
+            late | {name: "rounded to the type of x" for name in self._recipes if name != LATE},
+            recipes=self._recipe_results,
+            hypotheses=self.hypotheses,
+            unchanged=self._unchanged,
+            scale_of=self._scale_of,
         )
         self.instead = INSTEAD
         self.unsupported = {use: f"a norm, {why}" for use, why in NEEDED.items()}
+
+    def _rounded_steps(self) -> dict[str, list[Node]]:
+        """Return the steps that each recipe rounds: none, one with a name, or all of them."""
+        result = self.graph[self._results[0]]
+        named = [each for each in needed(result) if each.name and each.args and each is not result]
+        return {LATE: [], **{each.name: [each] for each in named}, STEPWISE: named}
+
+    def _recipe_results(self, case: Case, _: Results) -> dict[str, RecipeResult]:
+        """Return the first result by every recipe, for ordinary rows of a type of 16 bits."""
+        if FORMATS[case.dtype].precision > FORMATS["float16"].precision or case.family != "normal":
+            return {}
+        name, given_arrays = self._results[0], self.given_of(case)
+        results = {}
+        for recipe, nodes in self._recipes.items():
+            found = by_recipe(self.graph[name], nodes, given_arrays, case.dtype, case.dtype)
+            results[recipe] = RecipeResult(*(self._shaped(name, each, case) for each in found))
+        return results
 
     def _forward(self) -> tuple[Steps, list[str]]:
         """Return inputs and results by name, and the names of the results."""
@@ -305,7 +333,7 @@ class FormulaOperation(Operation):
         scale = self._run(case).scale(self.graph[output], self._mutants(output).get(words, {}))
         return self._shaped(output, np.nan_to_num(scale, posinf=0.0), case)
 
-    def _shaped(self, output: str, values: Float64s, case: Case) -> Float64s:
+    def _shaped(self, output: str, values: Array, case: Case) -> Array:
         shape = self._shape_of(output, case)
         return np.broadcast_to(values, shape).reshape(self._flat(output, shape))
 
