@@ -384,16 +384,23 @@ POWER_FORMULAS: dict[str, Callable[[float], PowerEnd]] = {
 
 
 def _power_formulas(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
-    """Yield powers of two of amax over the multiples of known divisors that fit most scales."""
+    """Yield powers of two of amax over the multiples of known divisors that fit most scales.
+
+    Rounding down over one divisor and up over its double differ in few numbers: those over a known
+    divisor come first.
+    """
     known = [np.concatenate(each) for each in zip(*_known_scales(runs), strict=True)]
-    divisors = {math.frexp(each)[0]: each for each in (*OTHER_QMAX, 1.0, norm.quant.code.largest)}
-    for divisor, (way, end_of) in product(divisors.values(), POWER_FORMULAS.items()):
-        if known:
-            amax, scales = known
-            apart = np.median(np.log2(scales) - powers_of_two(amax, end_of(divisor)))
-            divisor = math.ldexp(divisor, -round(apart))
-            words = f"the power of two is {way}(log2({_amax_over(divisor)})), not by the rule "
-            yield Hypothesis(words + norm.quant.power, partial(_by_power, end_of(divisor)))
+    divisors = {1.0, norm.quant.code.largest, *OTHER_QMAX}
+    fractions = {math.frexp(each)[0] for each in divisors}
+    formulas: list[tuple[float, str]] = []
+    for fraction, (way, end_of) in product(fractions, POWER_FORMULAS.items() if known else ()):
+        amax, scales = known
+        apart = np.median(np.log2(scales) - powers_of_two(amax, end_of(fraction)))
+        formulas.append((math.ldexp(fraction, -round(apart)), way))
+    for divisor, way in sorted(formulas, key=lambda each: (each[0] not in divisors, each)):
+        words = f"the power of two is {way}(log2({_amax_over(divisor)})), not by the rule "
+        end = POWER_FORMULAS[way](divisor)
+        yield Hypothesis(words + norm.quant.power, partial(_by_power, end))
 
 
 def _over_global_scale(rows: Rows, y: Float64s) -> Float64s:
