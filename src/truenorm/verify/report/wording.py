@@ -290,7 +290,7 @@ def _recipe_name(recipe: Recipe) -> str:
 SCALE_RULES = {
     "amax/qmax": "amax/qmax, rounded once",
     "amax*[1/qmax]": "amax times the rounded 1/qmax",
-    "": "amax/qmax; the bits do not show how it is rounded",
+    "": "amax/qmax within the tolerance; the bits do not show how it is rounded",
 }
 
 

@@ -454,6 +454,12 @@ PLANTED = {
         "scale",
         "the power of two is floor(log2(amax/448)), not by the rule ceil",
     ),
+    "floor of log2(amax/448), direct": Planted(
+        MXFP8,
+        {"power": floor_of_log2(448), "via": "direct"},
+        "scale",
+        "the power of two is floor(log2(amax/448)), not by the rule ceil",
+    ),
     "floor, an option of its own": Planted(
         MXFP8,
         {"power": floor_of_log2(256)},
