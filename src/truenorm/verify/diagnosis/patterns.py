@@ -151,19 +151,27 @@ def describe(evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis])
 
 
 def _describe_precision(errors: Sequence[Errors]) -> str:
-    """Return how many bits are right, if it is the same number in all cases."""
-    sizes = []
+    """Return how many bits are right, if it is the same number in all cases.
+
+    Cases of few elements are not measured; they must not be worse.
+    """
+    sizes, others = [], [0.0]
     for each in errors:
         case, output = each.evidence.case, each.evidence.output
-        if each.evidence.result.size >= MANY_ELEMENTS:
-            exact = expected(case)
-            with np.errstate(all="ignore"):
-                error = each.evidence.result.astype(np.float64) - exact.wide[output]
-                relative = error / exact.scale(output)
-            sizes.append(float(np.sqrt(np.mean(relative**2))))
-            if not abs(np.mean(relative * np.sign(exact.wide[output]))) < sizes[-1] / 2:
-                return ""  # it is too large, or too small: not a matter of precision
+        exact = expected(case)
+        with np.errstate(all="ignore"):
+            error = each.evidence.result.astype(np.float64) - exact.wide[output]
+            relative = error / exact.scale(output)
+            size = float(np.sqrt(np.mean(relative**2)))
+        if each.evidence.result.size < MANY_ELEMENTS:
+            others += [size] if each.wrong.any() else []
+            continue
+        sizes.append(size)
+        if not abs(np.mean(relative * np.sign(exact.wide[output]))) < size / 2:
+            return ""  # it is too large, or too small: not a matter of precision
     if len(sizes) < MIN_CASES or not max(sizes) <= min(ALIKE * min(sizes), LEAST_PRECISE):
+        return ""
+    if not max(others) <= ALIKE * max(sizes):
         return ""
     bits = round(-np.log2(np.median(sizes)))
     return f"all elements of {output} have about {bits} correct bits, whatever D and eps are"

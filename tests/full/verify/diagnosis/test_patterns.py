@@ -7,7 +7,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.diagnosis import patterns
-from truenorm.verify.diagnosis.accuracy import Evidence
+from truenorm.verify.diagnosis.accuracy import MANY_ELEMENTS, Evidence
 from truenorm.verify.grading.symptoms import measure
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
@@ -165,6 +165,24 @@ def test_a_factor_within_its_spread_of_zero_is_zero(spread: float) -> None:
     multiples = -1 + spread * np.array([-0.5, 0.01, 0.5])
     assert patterns.factor_in_words(multiples) == ": it is 0, as after an overflow"
     assert patterns.factor_in_words(multiples + 0.05).startswith(" by a factor of 0.05")
+
+
+def with_few_bits(worse: float) -> Kernel:
+    """Return y with errors of 2^-14; those of cases with few elements are larger."""
+    random = np.random.default_rng(7)
+
+    def y(case: Case) -> Float64s:
+        exact = expected(case)
+        size = 2.0**-14 * (worse if case.x.size < MANY_ELEMENTS else 1)
+        return exact_y(case) + size * random.normal(size=case.shape) * exact.scale("y")
+
+    return y
+
+
+def test_few_correct_bits_are_told_unless_small_cases_have_fewer() -> None:
+    """Paddle's losses have 64 in place of 7063, in cases of four rows, and are right elsewhere."""
+    assert described(with_few_bits(1.0)).startswith("all elements of y have about 14 correct bits")
+    assert described(with_few_bits(1e4)) == ""
 
 
 def test_two_wrong_terms_are_not_called_one() -> None:
