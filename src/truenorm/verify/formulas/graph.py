@@ -29,6 +29,14 @@ FLAT = ("compare", "index")
 """Steps without a gradient: comparisons, and indices."""
 
 
+Operator = Callable[["Node", Number], "Node"]
+
+
+def _operators(of: Callable[[Number, Number], "Node"]) -> tuple[Operator, Operator]:
+    """Return the methods of an operator on a step: with another one behind it, and before it."""
+    return (lambda self, other: of(self, other)), (lambda self, other: of(other, self))
+
+
 class Node:
     """One step of a formula.
 
@@ -56,37 +64,12 @@ class Node:
         self.op, self.args, self.settings = op, tuple(args), settings
         self.axes, self.name = frozenset(axes), name
 
-    def __add__(self, other: Number) -> "Node":
-        """Add."""
-        return _binary("add", self, other)
-
-    def __sub__(self, other: Number) -> "Node":
-        """Subtract."""
-        return _binary("sub", self, other)
-
-    def __mul__(self, other: Number) -> "Node":
-        """Multiply."""
-        return _binary("mul", self, other)
-
-    def __radd__(self, other: float) -> "Node":
-        """Add to a number."""
-        return _binary("add", other, self)
-
-    def __rsub__(self, other: float) -> "Node":
-        """Subtract from a number."""
-        return _binary("sub", other, self)
-
-    def __rmul__(self, other: float) -> "Node":
-        """Multiply a number."""
-        return _binary("mul", other, self)
-
-    def __truediv__(self, other: Number) -> "Node":
-        """Divide."""
-        return _binary("div", self, other)
-
-    def __rtruediv__(self, other: float) -> "Node":
-        """Divide a number."""
-        return _binary("div", other, self)
+    __add__, __radd__ = _operators(lambda x, y: _binary("add", x, y))
+    __sub__, __rsub__ = _operators(lambda x, y: _binary("sub", x, y))
+    __mul__, __rmul__ = _operators(lambda x, y: _binary("mul", x, y))
+    __truediv__, __rtruediv__ = _operators(lambda x, y: _binary("div", x, y))
+    __gt__, __lt__ = _operators(lambda x, y: compare("greater", x, y))
+    __ge__, __le__ = _operators(lambda x, y: compare("greater_equal", x, y))
 
     def __neg__(self) -> "Node":
         """Negate."""
@@ -105,22 +88,6 @@ class Node:
     def __abs__(self) -> "Node":
         """Return the magnitude."""
         return Node("abs", (self,), self.axes)
-
-    def __gt__(self, other: Number) -> "Node":
-        """Return 1 where the step is greater, else 0."""
-        return compare("greater", self, other)
-
-    def __ge__(self, other: Number) -> "Node":
-        """Return 1 where the step is at least as great, else 0."""
-        return compare("greater_equal", self, other)
-
-    def __lt__(self, other: Number) -> "Node":
-        """Return 1 where the step is less, else 0."""
-        return compare("greater", other, self)
-
-    def __le__(self, other: Number) -> "Node":
-        """Return 1 where the step is at most as great, else 0."""
-        return compare("greater_equal", other, self)
 
     def __bool__(self) -> bool:
         """Raise TypeError: a formula is called once, for all numbers."""

@@ -143,7 +143,7 @@ class FormulaOperation(Operation):
         results = {}
         for recipe, nodes in self._recipes.items():
             found = by_recipe(self.graph[name], nodes, given_arrays, case.dtype, case.dtype)
-            results[recipe] = RecipeResult(*(self._shaped(name, each, case) for each in found))
+            results[recipe] = RecipeResult(*(self.shaped(name, each, case) for each in found))
         return results
 
     def _forward(self) -> tuple[Steps, list[str]]:
@@ -207,11 +207,10 @@ class FormulaOperation(Operation):
         random_numbers = np.random.default_rng(0)
         size = 4 * self.multiple
         numbers = {"eps": np.full((1, 1), 0.125)}
-        for name in (*self._names, *(str(each) for each in outputs.values())):
-            axes = {str(each): each.axes for each in outputs.values()} | {
-                each: self.graph[each].axes for each in self._names
-            }
-            shape = [length if k in axes[name] else 1 for k, length in enumerate((3, size))]
+        axes_of = {name: self.graph[name].axes for name in self._names}
+        axes_of |= {str(each): each.axes for each in outputs.values()}
+        for name, axes in axes_of.items():
+            shape = [length if k in axes else 1 for k, length in enumerate((3, size))]
             low, high = self.ranges.get(name, (-1.0, 1.0))
             values = random_numbers.uniform(max(low, -3.0), min(high, 3.0), shape)
             numbers[name] = np.zeros(shape) if name in self.indices else values
@@ -260,9 +259,7 @@ class FormulaOperation(Operation):
         answers = Answers({name: self.graph[name] for name in kinds}, inputs, case.repeats)
         arrays = {}
         for name, kind in kinds.items():
-            pairs = answers.rounded(name, kind)
-            shape = self._shape_of(name, once)
-            arrays[name] = np.broadcast_to(pairs, (*shape, 2)).reshape(*self._flat(name, shape), 2)
+            arrays[name] = self.shaped(name, answers.rounded(name, kind), once)
         special = _nan_rows({name: 0.0 * each for name, each in once.rows.items()})
         undefined = _nan_rows({name: arrays[name][..., 0] for name in self._results}) & ~special
         if self._compares:
@@ -281,12 +278,12 @@ class FormulaOperation(Operation):
         """Return True if a result depends on a comparison."""
         return any(each.op == "compare" for each in needed(*self.graph.values()))
 
-    def _shape_of(self, name: str, case: Case) -> tuple[int, int]:
-        rows, size = case.shape
-        return (rows if self.is_rows(name) else 1, 1 if name in self.columns else size)
-
-    def _flat(self, name: str, shape: tuple[int, int]) -> tuple[int, ...]:
-        return shape if self.is_rows(name) else shape[1:]
+    def shaped(self, output: str, values: Array, case: Case) -> Array:
+        """Return numbers with the shape of an output; axes behind those of rows stay."""
+        (rows, size), is_rows = case.shape, self.is_rows(output)
+        shape = rows if is_rows else 1, 1 if output in self.columns else size
+        whole = np.broadcast_to(values, (*shape, *values.shape[2:]))
+        return whole if is_rows else whole[0]
 
     def scales(self, case: Case, exact: Mapping[str, Float64s]) -> "FormulaScales":
         """Return the natural scales."""
@@ -326,16 +323,12 @@ class FormulaOperation(Operation):
 
     def _mutated(self, output: str, words: str, case: Case) -> Float64s:
         changes = self._mutants(output).get(words, {})
-        return self._shaped(output, self._run(case).result(self.graph[output], changes), case)
+        return self.shaped(output, self._run(case).result(self.graph[output], changes), case)
 
     def _scale_of(self, output: str, words: str, case: Case) -> Float64s:
         """Return the natural scale of a mutant, or 0 where it has none."""
         scale = self._run(case).scale(self.graph[output], self._mutants(output).get(words, {}))
-        return self._shaped(output, np.nan_to_num(scale, posinf=0.0), case)
-
-    def _shaped(self, output: str, values: Array, case: Case) -> Array:
-        shape = self._shape_of(output, case)
-        return np.broadcast_to(values, shape).reshape(self._flat(output, shape))
+        return self.shaped(output, np.nan_to_num(scale, posinf=0.0), case)
 
 
 class FormulaScales:
@@ -363,15 +356,10 @@ class FormulaScales:
 
     def _scales(self, power: int) -> dict[str, Float64s]:
         operation, case = self._operation, self._once
-        names = [each.name for each in operation.outputs]
-        outputs = {name: operation.graph[name] for name in names}
-        sized = natural_scales(outputs, self._given, case.dtype, power)
+        outputs = {each.name: operation.graph[each.name] for each in operation.outputs}
         scales = {}
-        for name in names:
-            shape = operation._shape_of(name, case)
-            flat = operation._flat(name, shape)
-            scale = np.broadcast_to(sized[name].error, shape).reshape(flat)
-            value = np.broadcast_to(sized[name].values, shape).reshape(flat)
+        for name, sized in natural_scales(outputs, self._given, case.dtype, power).items():
+            scale, value = (operation.shaped(name, n, case) for n in (sized.error, sized.values))
             self._check(name, np.isfinite(self._exact[name][..., 0]) & ~np.isfinite(value))
             scales[name] = np.where(np.isnan(scale), np.inf, scale)
         return scales
