@@ -275,6 +275,11 @@ ENTRY = {
 }
 
 
+def of(*entries: Any) -> dict[str, Any]:
+    """Return the content of a baseline."""
+    return {"schema": SCHEMA, "findings": list(entries)}
+
+
 def write_content(folder: Path, content: Any) -> Path:
     file = folder / "known.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
@@ -282,7 +287,7 @@ def write_content(folder: Path, content: Any) -> Path:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    file = write_content(tmp_path, {"schema": SCHEMA, "findings": [ENTRY]})
+    file = write_content(tmp_path, of(ENTRY))
     assert read_baseline(file) == (Known(**{**ENTRY, "families": ("offset",)}),)  # type: ignore[arg-type]
     write_baseline(read_baseline(file), file)
     assert json.loads(file.read_text(encoding="utf-8"))["findings"] == [ENTRY]
@@ -296,35 +301,17 @@ def test_round_trip(tmp_path: Path) -> None:
         ([], "is not a baseline that this version can read"),
         ({"schema": "truenorm/baseline-2", "findings": []}, "is not a baseline that this version"),
         ({"schema": SCHEMA}, 'and a list "findings"'),
-        ({"schema": SCHEMA, "findings": [7]}, r"findings\[0\] must be an object"),
+        (of(7), r"findings\[0\] must be an object"),
         (
-            {"schema": SCHEMA, "findings": [ENTRY | {"raeson": "typo"}]},
+            of(ENTRY | {"raeson": "typo"}),
             r"findings\[0\] has the unknown key 'raeson'; known are subject",
         ),
-        (
-            {"schema": SCHEMA, "findings": [{"subject": "kernel"}]},
-            r"findings\[0\] has no 'operation'",
-        ),
-        (
-            {"schema": SCHEMA, "findings": [ENTRY | {"families": "offset"}]},
-            "must have a list of strings as 'families'",
-        ),
-        (
-            {"schema": SCHEMA, "findings": [ENTRY | {"reason": None}]},
-            "must have a string as 'reason'",
-        ),
-        (
-            {"schema": SCHEMA, "findings": [ENTRY | {"grade": "good"}]},
-            "has the check 'accuracy' and the grade 'good'",
-        ),
-        (
-            {"schema": SCHEMA, "findings": [ENTRY | {"check": "repeat"}]},
-            "has the check 'repeat' and the grade 'unstable'",
-        ),
-        (
-            {"schema": SCHEMA, "findings": [ENTRY, ENTRY | {"reason": "other"}]},
-            r"findings\[1\] duplicates findings\[0\]",
-        ),
+        (of({"subject": "kernel"}), r"findings\[0\] has no 'operation'"),
+        (of(ENTRY | {"families": "offset"}), "must have a list of strings as 'families'"),
+        (of(ENTRY | {"reason": None}), "must have a string as 'reason'"),
+        (of(ENTRY | {"grade": "good"}), "has the check 'accuracy' and the grade 'good'"),
+        (of(ENTRY | {"check": "repeat"}), "has the check 'repeat' and the grade 'unstable'"),
+        (of(ENTRY, ENTRY | {"reason": "other"}), r"findings\[1\] duplicates findings\[0\]"),
     ],
 )
 def test_malformed_file(tmp_path: Path, content: Any, message: str) -> None:

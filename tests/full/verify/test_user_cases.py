@@ -499,36 +499,27 @@ def test_what_is_missing_is_filled_in(tmp_path: Path) -> None:
     tv.check(subject(operation), one)
 
 
+ROWS = np.ones((2, 4))
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"y": np.ones(4)}, "expected an array x or input or hidden_states; got y"),
-        (
-            {"x": np.ones((2, 4)), "input": np.ones((2, 4))},
-            "expected one array for x; got x and input",
-        ),
-        ({"x": np.ones((2, 4), int)}, "x must be one of float16, .*; got int64"),
+        ({"x": ROWS, "input": ROWS}, "expected one array for x; got x and input"),
+        ({"x": ROWS.astype(int)}, "x must be one of float16, .*; got int64"),
         ({"x": np.float64(3)}, "x must have rows of at least one element"),
         ({"x": np.ones((0, 4))}, r"x must have rows .* got shape \(0, 4\)"),
+        ({"x": ROWS, "weight": np.ones(5)}, r"gamma must have shape \(4,\), .* got \(5,\)"),
+        ({"x": ROWS, "dy": ROWS.T}, r"dy must have shape \(2, 4\), .* got \(4, 2\)"),
         (
-            {"x": np.ones((2, 4)), "weight": np.ones(5)},
-            r"gamma must have shape \(4,\), .* got \(5,\)",
-        ),
-        (
-            {"x": np.ones((2, 4)), "dy": np.ones((4, 2))},
-            r"dy must have shape \(2, 4\), .* got \(4, 2\)",
-        ),
-        (
-            {"x": np.ones((2, 4)), "weight": np.ones(4, np.float32)},
+            {"x": ROWS, "weight": np.ones(4, np.float32)},
             "gamma must be float64; got float32: use an operation with parameters=float32",
         ),
         ({"x": np.array([[1.0, np.nan]])}, r"x must have finite numbers .* got x\[0, 1\] = nan"),
         ({"x": np.array([[1.0, 1e200]])}, r"x\[0, 1\] = 1e\+200"),
-        (
-            {"x": np.ones((2, 4)), "eps": np.array(-1.0)},
-            "eps must be finite and at least 0; got -1.0",
-        ),
-        ({"x": np.ones((2, 4)), "eps": np.array(0.0)}, "row 0 of x is constant, and eps is 0"),
+        ({"x": ROWS, "eps": np.array(-1.0)}, "eps must be finite and at least 0; got -1.0"),
+        ({"x": ROWS, "eps": np.array(0.0)}, "row 0 of x is constant, and eps is 0"),
     ],
 )
 def test_unusable_arrays_are_an_error(
@@ -547,27 +538,12 @@ def test_unusable_arrays_are_an_error(
         (tensor(shape=3), "the entry of x describes no tensor"),
         (tensor(dtype=["F32"]), r"x must be one of F16, .*; got \['F32'\]"),
         (tensor(shape=[1] * 70), "x must have at most 64 axes; got 70"),
-        (
-            {"x": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]}},
-            "x must be one of F16, .*; got I8",
-        ),
-        (
-            {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 80]}},
-            "the offsets of x are outside",
-        ),
-        (
-            {"x": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
-            "the offsets of x are outside",
-        ),
-        (
-            {"x": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}},
-            "the offsets of x are outside",
-        ),
-        ({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, r"\[3\] in F32 has 8"),
-        (
-            {"x": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}},
-            "the offsets of x are outside",
-        ),
+        (tensor(dtype="I8", data_offsets=[0, 1]), "x must be one of F16, .*; got I8"),
+        (tensor(shape=[2], data_offsets=[0, 80]), "the offsets of x are outside"),
+        (tensor(shape=[-2], data_offsets=[0, 8]), "the offsets of x are outside"),
+        (tensor(shape=[2], data_offsets=[8, 0]), "the offsets of x are outside"),
+        (tensor(shape=[3], data_offsets=[0, 8]), r"\[3\] in F32 has 8"),
+        (tensor(shape=[True]), "the offsets of x are outside"),
     ],
 )
 def test_every_field_of_a_header_is_checked(header: Any, message: str, tmp_path: Path) -> None:

@@ -193,8 +193,9 @@ def test_a_damaged_line_is_refused_or_harmless(kind: str, folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     recording = RecordedScope.of(manifest).recording()
     messages = []
+    texts = [json.dumps(each) for each in lines]
     for changed in damages(lines[number]):
-        write(folder, [*lines[:number], changed, *lines[number + 1 :]])
+        write(folder, [*texts[:number], changed, *texts[number + 1 :]])
         try:
             read_log(folder, recording)
             tv.judge_recording(folder)
