@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import truenorm.verify as tv
-from shared.verify.running.asked import ASKED, CASE, KERNEL, asked, call_of
+from shared.verify.running.asked import ASKED, KERNEL, asked, call_of, four_rows
 from truenorm.verify.calls import KINDS, MANY, Call
 from truenorm.verify.running import runner
 from truenorm.verify.running.recording import PlannedCall, make_recording
@@ -28,7 +28,7 @@ def in_this_process(file: Path, _: Path) -> Iterator[Run]:
     module = runner.load_file(str(file))
     subject = tv.torch_subject(module.forward, operation="layer_norm", backward=module.backward)
     each = InProcess(subject)
-    yield lambda call: vars(each.run(CASE, call))
+    yield lambda call: vars(each.run(four_rows(), call))
 
 
 def recorded(file: Path, folder: Path) -> Iterator[Run]:
@@ -36,7 +36,7 @@ def recorded(file: Path, folder: Path) -> Iterator[Run]:
     runner.torch = torch
     planned = [PlannedCall(call_of(kind)) for kind in ASKED]
     scope = {"dtypes": ["float32"], "level": "quick", "also": (), "seed": 0}
-    made = make_recording([CASE], lambda _: planned, patience=1.0, scope=scope)
+    made = make_recording([four_rows()], lambda _: planned, patience=1.0, scope=scope)
     arguments = {"target": f"{file}:forward", "folder": folder, "device": "cpu", "seconds": 9.0}
     arguments |= {"form": "functional", "signature": "", "backward": "backward"}
     (folder / "cases.bin").write_bytes(made.content)
@@ -56,8 +56,8 @@ def scored(file: Path, _: Path) -> Iterator[Run]:
     options |= {"backward": "backward", "device": "cpu"}
     subject = tv.Subject(print, print, seconds=60)
     with Server(sys.executable) as server:
-        kernel = Kernel(server, subject, options, [CASE])
-        yield lambda call: vars(kernel.run(CASE, call))
+        kernel = Kernel(server, subject, options, [four_rows()])
+        yield lambda call: vars(kernel.run(four_rows(), call))
         kernel.close()
 
 

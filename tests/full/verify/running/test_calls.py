@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from shared.verify.running.asked import ASKED, CASE, KERNEL, asked, call_of
+from shared.verify.running.asked import ASKED, KERNEL, asked, call_of, four_rows
 from truenorm.verify.calls import KINDS, case_of_call
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.process import SubjectProcess
@@ -53,11 +53,11 @@ def runner(
 def test_passes_of_a_kind(kind: str, runner: tuple[Runner, Path]) -> None:
     each, log = runner
     call = call_of(kind)
-    record = each.run(CASE, call)
+    record = each.run(four_rows(), call)
     assert not record.failure
     assert not record.left_out
     assert asked(log) == ASKED[kind]
-    expected, y = case_of_call(CASE, call), record.results["y"]
+    expected, y = case_of_call(four_rows(), call), record.results["y"]
     assert y is not None
     right = expected.gamma * expected.x + expected.beta
     np.testing.assert_array_equal(y, right[: len(y)])  # one copy of repeated rows
@@ -72,10 +72,10 @@ def test_a_command_is_called_once(kind: str, tmp_path: Path) -> None:
     log.touch()
     program = [sys.executable, "-c", PROGRAM.format(log=str(log))]
     call = call_of(kind)
-    record = CommandRunner(tv.Subject(command=program)).run(CASE, call)
+    record = CommandRunner(tv.Subject(command=program)).run(four_rows(), call)
     if KINDS[kind].gradient_layout:
         assert record.failure.startswith("the files of a command hold")
         return
     assert not record.failure
-    rows = case_of_call(CASE, call).shape[0]
+    rows = case_of_call(four_rows(), call).shape[0]
     assert asked(log) == f"forward A{rows}"

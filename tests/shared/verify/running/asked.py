@@ -6,7 +6,6 @@ from pathlib import Path
 import truenorm.verify as tv
 from truenorm.verify.calls import KINDS, MANY, Call
 
-CASE = tv.case("float32-normal-4x5")
 KERNEL = """
 import hashlib
 
@@ -50,6 +49,11 @@ ASKED = {
     "large forward": "forward A3",
 }
 """By kind of `call_of`: the passes, each with its rows, and a letter for their numbers."""
+
+
+def four_rows() -> tv.Case:
+    """Return the case of all calls."""
+    return tv.case("float32-normal-4x5")
 
 
 def call_of(kind: str) -> Call:
