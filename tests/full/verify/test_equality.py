@@ -151,9 +151,11 @@ def test_large_case_is_compared_in_some_rows(monkeypatch: pytest.MonkeyPatch) ->
 
 
 WIDE = tv.Subject(wide, name="wide")
-CASES = [
-    tv.case(name) for name in ("float32-normal-4x17", "float32-normal-4x64", "float32-nan-in-x")
-]
+NAMES = ("float32-normal-4x17", "float32-normal-4x64", "float32-nan-in-x")
+
+
+def some_cases() -> list[tv.Case]:
+    return [tv.case(name) for name in NAMES]
 
 
 def shown(equality: tv.Equality) -> str:
@@ -180,7 +182,7 @@ def one_bit_at_64(y: Array) -> Array:
 
 
 def test_equal_subjects() -> None:
-    equality = tv.compare(WIDE, planted(lambda y: y), cases=CASES)
+    equality = tv.compare(WIDE, planted(lambda y: y), cases=some_cases())
     assert equality.passed
     assert [(each.cases, each.cases_that_differ) for each in equality.summaries] == [(3, 0)]
     assert equality_conclusion(equality) == "All bits are equal."
@@ -188,7 +190,7 @@ def test_equal_subjects() -> None:
 
 
 def test_one_bit_differs() -> None:
-    equality = tv.compare(WIDE, planted(one_bit_at_64), cases=CASES)
+    equality = tv.compare(WIDE, planted(one_bit_at_64), cases=some_cases())
     assert not equality.passed
     (difference,) = equality.differences
     assert (difference.case, difference.output, difference.at) == (
@@ -209,8 +211,8 @@ def test_one_bit_differs() -> None:
 
 
 def test_order_of_the_subjects() -> None:
-    one = tv.compare(WIDE, planted(one_bit_at_64), cases=CASES).differences[0]
-    other = tv.compare(planted(one_bit_at_64), WIDE, cases=CASES).differences[0]
+    one = tv.compare(WIDE, planted(one_bit_at_64), cases=some_cases()).differences[0]
+    other = tv.compare(planted(one_bit_at_64), WIDE, cases=some_cases()).differences[0]
     assert (one.first_nearer, one.second_nearer) == (other.second_nearer, other.first_nearer)
     assert (one.first_ulp, one.second_ulp) == (other.second_ulp, other.first_ulp)
 
@@ -222,16 +224,16 @@ def raises_at_17(y: Array) -> Array:
 
 
 def test_subjects_that_fail() -> None:
-    equality = tv.compare(WIDE, planted(raises_at_17), cases=CASES)
+    equality = tv.compare(WIDE, planted(raises_at_17), cases=some_cases())
     assert [each.words for each in equality.differences] == [
         "the second raised ValueError: no such width, the other returned"
     ]
     assert "the second raised ValueError" in shown(equality)
-    both = tv.compare(planted(raises_at_17), planted(raises_at_17), cases=CASES)
+    both = tv.compare(planted(raises_at_17), planted(raises_at_17), cases=some_cases())
     assert (both.passed, both.cases, both.failed) == (True, 2, 1)
     assert equality_conclusion(both) == "All bits are equal. Neither returned in 1 case."
     never = tv.Subject(lambda *_: 1 / 0)
-    none = tv.compare(never, never, cases=CASES[2:])
+    none = tv.compare(never, never, cases=some_cases()[2:])
     assert not none.passed
     assert equality_conclusion(none).startswith("Nothing could be compared")
 
@@ -243,7 +245,7 @@ def test_skipped_cases_do_not_pass() -> None:
                 raise GaveUpError
             return super().run(case, call)
 
-    report = equality.compare_runners(InProcess(WIDE), GivesUp(WIDE), CASES)
+    report = equality.compare_runners(InProcess(WIDE), GivesUp(WIDE), some_cases())
     assert (report.passed, report.cases, report.not_run) == (False, 2, 1)
     assert equality_conclusion(report).endswith(
         "1 case did not run: one crashed or hung too often."
@@ -262,14 +264,16 @@ def test_gradients_of_both_subjects() -> None:
         return None, dy[::-1].sum(axis=0), dy.sum(axis=0)
 
     one, other = tv.Subject(forward, backward), tv.Subject(forward, another)
-    equality = tv.compare(one, other, cases=CASES[:1])
+    equality = tv.compare(one, other, cases=some_cases()[:1])
     assert {each.output for each in equality.differences} == {"dx", "dgamma"}
     assert equality.differences[0].words == "dx is None from the second only"
-    assert [each.output for each in tv.compare(one, WIDE, cases=CASES[:1]).summaries] == ["y"]
+    assert [each.output for each in tv.compare(one, WIDE, cases=some_cases()[:1]).summaries] == [
+        "y"
+    ]
 
 
 def test_non_finite_difference() -> None:
-    equality = tv.compare(WIDE, planted(lambda y: y * np.float32(np.nan)), cases=CASES[:1])
+    equality = tv.compare(WIDE, planted(lambda y: y * np.float32(np.nan)), cases=some_cases()[:1])
     text = describe_difference(equality.differences[0])
     assert "nan from the second; the exact answer is" in text
     assert "inf" not in text
@@ -286,7 +290,7 @@ def test_subjects_without_common_cases() -> None:
 
 def test_common_domain_and_extensions() -> None:
     bounded = tv.Subject(wide, domain=tv.Domain(largest=0.5))
-    assert tv.compare(WIDE, bounded, cases=CASES[:2]).left_out == 2
+    assert tv.compare(WIDE, bounded, cases=some_cases()[:2]).left_out == 2
     ranks = tv.Subject(wide, also=["ranks"])
     assert equality.common_cases(ranks, WIDE, "quick") == suite.cases("float32")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,10 @@ class OtherNorm(Variant):
         return super().run_forward(*arguments)
 
 
+add_rms = partial(plant, operation=ADD_RMS_NORM)
+add_layer = partial(plant, operation=ADD_LAYER_NORM, dtype="float16")
+
+
 def claimed(
     claim: str,
     kernel: Variant,
@@ -135,10 +140,10 @@ RECIPE_BUGS = [
 ]
 
 OTHER_NORMS = [
-    plant(OtherNorm(), "layer norm handed in", ADD_RMS_NORM, y="wrong"),
+    add_rms(OtherNorm(), "layer norm handed in", y="wrong"),
     plant(OtherNorm(), "layer norm handed in", WIDE_ZERO_CENTRED, y="wrong"),
     plant(OtherNorm(), "RMSNorm handed in", LAYER_NORM, y="wrong"),
-    plant(OtherNorm(), "RMSNorm handed in", ADD_LAYER_NORM, "float16", y="wrong"),
+    add_layer(OtherNorm(), "RMSNorm handed in", y="wrong"),
 ]
 
 
@@ -235,58 +240,34 @@ def both(of: Callable[[Mapping[str, Any]], Any]) -> Changed:
 BOTH_WRONG = {"dx": "wrong", "dresidual": "wrong"}
 
 RESIDUAL_BUGS = [
-    plant(ResidualTimesTheNorm(), "(dsum + dy)*dnorm", ADD_RMS_NORM, **BOTH_WRONG),
-    plant(DsumIgnored("x", "residual"), "dsum ignored", ADD_RMS_NORM, **BOTH_WRONG),
-    plant(both(lambda at: at["dx"] + at["dsum"]), "dsum twice", ADD_RMS_NORM, **BOTH_WRONG),
-    plant(DsumIgnored("x"), "dsum at the residual only", ADD_RMS_NORM, dx="wrong"),
-    plant(DsumIgnored("residual"), "dsum at x only", ADD_LAYER_NORM, "float16", dresidual="wrong"),
-    plant(
-        Changed(dresidual=lambda at: at["dsum"]),
-        "dresidual is dsum",
-        ADD_RMS_NORM,
-        dresidual="wrong",
+    add_rms(ResidualTimesTheNorm(), "(dsum + dy)*dnorm", **BOTH_WRONG),
+    add_rms(DsumIgnored("x", "residual"), "dsum ignored", **BOTH_WRONG),
+    add_rms(both(lambda at: at["dx"] + at["dsum"]), "dsum twice", **BOTH_WRONG),
+    add_rms(DsumIgnored("x"), "dsum at the residual only", dx="wrong"),
+    add_layer(DsumIgnored("residual"), "dsum at x only", dresidual="wrong"),
+    add_rms(Changed(dresidual=lambda at: at["dsum"]), "dresidual is dsum", dresidual="wrong"),
+    add_rms(Changed(dresidual=lambda _: None), "no dresidual", verdict="runs"),
+    add_rms(Changed(sum=lambda at: at["x"]), "x returned as the sum", sum="wrong"),
+    add_layer(
+        Changed(sum=lambda at: at["residual"]), "the residual returned as the sum", sum="wrong"
     ),
-    plant(Changed(dresidual=lambda _: None), "no dresidual", ADD_RMS_NORM, verdict="runs"),
-    plant(Changed(sum=lambda at: at["x"]), "x returned as the sum", ADD_RMS_NORM, sum="wrong"),
-    plant(
-        Changed(sum=lambda at: at["residual"]),
-        "the residual returned as the sum",
-        ADD_LAYER_NORM,
-        "float16",
-        sum="wrong",
+    add_rms(Changed(sum=lambda at: at["y"]), "y returned as the sum", sum="wrong"),
+    add_rms(
+        Changed(sum=lambda at: at["sum"].astype(np.float32)), "the sum in float32", verdict="runs"
     ),
-    plant(Changed(sum=lambda at: at["y"]), "y returned as the sum", ADD_RMS_NORM, sum="wrong"),
-    plant(
-        Changed(sum=lambda at: at["sum"].astype(np.float32)),
-        "the sum in float32",
-        ADD_RMS_NORM,
-        verdict="runs",
+    add_rms(Adds(lambda x, _: x, returned=False), "the norm of x, beside the sum", y="wrong"),
+    add_layer(
+        Adds(lambda _, residual: residual, returned=False), "the norm of the residual", y="wrong"
     ),
-    plant(
-        Adds(lambda x, _: x, returned=False),
-        "the norm of x, beside the sum",
-        ADD_RMS_NORM,
-        y="wrong",
-    ),
-    plant(
-        Adds(lambda _, residual: residual, returned=False),
-        "the norm of the residual",
-        ADD_LAYER_NORM,
-        "float16",
-        y="wrong",
-    ),
-    plant(
+    add_rms(
         Adds(lambda x, residual: x + residual + residual),
         "the residual added twice",
-        ADD_RMS_NORM,
         y="wrong",
         sum="wrong",
     ),
-    plant(
+    add_layer(
         Adds(lambda x, residual: x - residual, normalized=False),
         "a difference returned as the sum",
-        ADD_LAYER_NORM,
-        "float16",
         sum="wrong",
     ),
     plant(
@@ -297,17 +278,10 @@ RESIDUAL_BUGS = [
         y="wrong",
         sum="wrong",
     ),
-    plant(KeepsX(), "gradients at x, not at the sum", ADD_RMS_NORM, dx="wrong", dgamma="wrong"),
-    plant(SumInItsPlace("x"), "the sum over x", ADD_RMS_NORM, verdict="inputs kept"),
-    plant(
-        SumInItsPlace("residual"), "the sum over the residual", ADD_RMS_NORM, verdict="inputs kept"
-    ),
-    plant(
-        AlteredVariant(run_backward=dx_over_dsum),
-        "dx over dsum",
-        ADD_RMS_NORM,
-        verdict="inputs kept",
-    ),
+    add_rms(KeepsX(), "gradients at x, not at the sum", dx="wrong", dgamma="wrong"),
+    add_rms(SumInItsPlace("x"), "the sum over x", verdict="inputs kept"),
+    add_rms(SumInItsPlace("residual"), "the sum over the residual", verdict="inputs kept"),
+    add_rms(AlteredVariant(run_backward=dx_over_dsum), "dx over dsum", verdict="inputs kept"),
     plant(OneBuffer(), "sums in one buffer", OF_THE_UNROUNDED, verdict="results kept"),
     plant(
         as_variant(StaleForward),
@@ -388,33 +362,17 @@ PARAMETER_BUGS = [
         WIDE_ZERO_CENTRED,
         dgamma="wrong",
     ),
-    plant(
-        Changed(dgamma=lambda at: 0 * at["gamma"]),
-        "dgamma never written",
-        ADD_RMS_NORM,
-        dgamma="wrong",
-    ),
-    plant(Changed(dgamma=lambda _: None), "no dgamma", ADD_RMS_NORM, verdict="runs"),
-    plant(AddedUpIn16Bits(), "dgamma added up in bfloat16", ADD_RMS_NORM),
-    plant(HalfOfTheRows(), "dgamma of half of the rows", ADD_RMS_NORM, dgamma="wrong"),
-    plant(OtherBeta(0), "beta forgotten", ADD_LAYER_NORM, "float16", y="wrong"),
-    plant(OtherBeta(2), "beta added twice", ADD_LAYER_NORM, "float16", y="wrong"),
+    add_rms(Changed(dgamma=lambda at: 0 * at["gamma"]), "dgamma never written", dgamma="wrong"),
+    add_rms(Changed(dgamma=lambda _: None), "no dgamma", verdict="runs"),
+    add_rms(AddedUpIn16Bits(), "dgamma added up in bfloat16"),
+    add_rms(HalfOfTheRows(), "dgamma of half of the rows", dgamma="wrong"),
+    add_layer(OtherBeta(0), "beta forgotten", y="wrong"),
+    add_layer(OtherBeta(2), "beta added twice", y="wrong"),
     plant(OtherBeta(1, multiplied=True), "gamma*(xhat + beta)", LAYER_NORM, y="wrong"),
-    plant(
-        Changed(dbeta=lambda at: at["dbeta"] * at["gamma"]),
-        "dbeta times gamma",
-        ADD_LAYER_NORM,
-        "float16",
-        dbeta="wrong",
+    add_layer(
+        Changed(dbeta=lambda at: at["dbeta"] * at["gamma"]), "dbeta times gamma", dbeta="wrong"
     ),
-    plant(
-        DgammaOfBoth(),
-        "dgamma and dbeta of dy + dsum",
-        ADD_LAYER_NORM,
-        "float16",
-        dgamma="wrong",
-        dbeta="wrong",
-    ),
+    add_layer(DgammaOfBoth(), "dgamma and dbeta of dy + dsum", dgamma="wrong", dbeta="wrong"),
     plant(
         # dbeta is not computed either.
         AlteredVariant(
@@ -489,12 +447,7 @@ TYPE_BUGS = [
     ),
     plant(narrow("y"), "y in bfloat16", LLAMA, verdict="runs"),
     plant(narrow("dgamma"), "dgamma in bfloat16", LLAMA, verdict="runs"),
-    plant(
-        AlteredVariant(to_save=root_in_bfloat16),
-        "rstd saved in bfloat16",
-        ADD_LAYER_NORM,
-        "float16",
-    ),
+    add_layer(AlteredVariant(to_save=root_in_bfloat16), "rstd saved in bfloat16"),
     plant(
         AlteredVariant(to_save=root_in_bfloat16),
         "rstd saved in bfloat16",
@@ -503,11 +456,9 @@ TYPE_BUGS = [
         dx="wrong",
         dgamma="wrong",
     ),
-    plant(
+    add_layer(
         AlteredVariant(variance=lambda right, *_: rounded(right, np.float16)),
         "mean squares in float16",
-        ADD_LAYER_NORM,
-        "float16",
         y="wrong",
     ),
     plant(
@@ -518,16 +469,15 @@ TYPE_BUGS = [
         symptom="y is not rounded as late requires",
     ),
     plant(InverseRootInBfloat16(), "bfloat16 root of float16", RMS_NORM, "float16", y="wrong"),
-    plant(
+    add_rms(
         AlteredVariant(variance=lambda right, *_: 4 * right),
         "mean squares of shards added up",
-        ADD_RMS_NORM,
         y="wrong",
     ),
-    plant(as_variant(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", ADD_RMS_NORM, y="wrong"),
+    add_rms(as_variant(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", y="wrong"),
     plant(as_variant(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"),
-    plant(as_variant(OUTSIDE), "eps outside the root", ADD_LAYER_NORM, "float16", y="wrong"),
-    plant(EpsDividedToo(), "eps divided by D", ADD_RMS_NORM, y="wrong"),
+    add_layer(as_variant(OUTSIDE), "eps outside the root", y="wrong"),
+    add_rms(EpsDividedToo(), "eps divided by D", y="wrong"),
 ]
 
 
@@ -587,17 +537,10 @@ class NotInitialized(Variant):
 
 
 LAYOUT_BUGS = [
-    plant(
-        PaddingIgnored(),
-        "rows of x without their gaps",
-        ADD_RMS_NORM,
-        also=["padded-rows"],
-        y="wrong",
-    ),
-    plant(
+    add_rms(PaddingIgnored(), "rows of x without their gaps", also=["padded-rows"], y="wrong"),
+    add_rms(
         GradientsWithoutGaps(dsum_only=True),
         "rows of dsum without their gaps",
-        ADD_RMS_NORM,
         also=["padded-rows"],
         dx="wrong",
         dresidual="wrong",
@@ -610,20 +553,8 @@ LAYOUT_BUGS = [
         dx="wrong",
         dgamma="wrong",
     ),
-    plant(
-        as_variant(StrideIgnored),
-        "last-axis stride ignored",
-        ADD_LAYER_NORM,
-        "float16",
-        also=["strides"],
-        dx="wrong",
-    ),
-    plant(
-        AlteredVariant(output=over_the_next_row),
-        "the start of rows of odd width",
-        ADD_RMS_NORM,
-        y="wrong",
-    ),
+    add_layer(as_variant(StrideIgnored), "last-axis stride ignored", also=["strides"], dx="wrong"),
+    add_rms(AlteredVariant(output=over_the_next_row), "the start of rows of odd width", y="wrong"),
     plant(
         as_variant(BlockByBatch),
         "blocks that switch at 256 rows",
@@ -632,14 +563,8 @@ LAYOUT_BUGS = [
         verdict="batch-invariant",
     ),
     plant(LanesByBatch(), "lanes that switch at 256 rows", RMS_NORM, verdict="batch-invariant"),
-    plant(
-        LanesByBatch(),
-        "lanes that switch at 256 rows",
-        ADD_LAYER_NORM,
-        "float16",
-        verdict="batch-invariant",
-    ),
-    plant(NotInitialized(), "garbage of each run", ADD_RMS_NORM, y="wrong", verdict="repeatable"),
+    add_layer(LanesByBatch(), "lanes that switch at 256 rows", verdict="batch-invariant"),
+    add_rms(NotInitialized(), "garbage of each run", y="wrong", verdict="repeatable"),
     plant(
         # One row writes one of two partial sums.
         AlteredVariant(dgamma=lambda right, dy, *_: right + 1e20 * (len(dy) == 1)),
@@ -658,12 +583,7 @@ def two_least_scales(amax: Array) -> Array:
 
 OF_CODES = "rms_norm,quant=e4m3fn,scale=per-token"
 ROUNDING_RULES = [
-    plant(
-        CutResult(sums=True),
-        "the returned sum cut off",
-        ADD_RMS_NORM,
-        symptom="not rounded to nearest",
-    ),
+    add_rms(CutResult(sums=True), "the returned sum cut off", symptom="not rounded to nearest"),
     PlantedBug(
         QuantizedKernel(quantized_norm(OF_CODES), scale=two_least_scales).subject(
             name=f"{OF_CODES}: two least scales"
