@@ -203,69 +203,6 @@ def write_lines(folder: Path, lines: list[str]) -> None:
     (folder / "results" / "log.jsonl").write_text("".join(lines))
 
 
-def swap(lines: list[str]) -> list[str]:
-    """Exchange two results."""
-    first, second = [n for n, line in enumerate(lines) if '"arrays"' in line][2:4]
-    lines[first], lines[second] = lines[second], lines[first]
-    return lines
-
-
-def changed_byte(folder: Path, name: str, place: int) -> None:
-    content = bytearray((folder / name).read_bytes())
-    content[place] ^= 1
-    (folder / name).write_bytes(content)
-
-
-CHANGED = "log.jsonl was changed"
-DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no log": (lambda f: (f / "results/log.jsonl").unlink(), "there are no results"),
-    "no arrays": (lambda f: (f / "results/arrays.bin").unlink(), "cannot be read"),
-    "arrays cut off": (
-        lambda f: (f / "results/arrays.bin").write_bytes(
-            (f / "results/arrays.bin").read_bytes()[:-9]
-        ),
-        "arrays.bin was changed",
-    ),
-    "another bit": (lambda f: changed_byte(f, "results/arrays.bin", 99), "arrays.bin was changed"),
-    "a line removed": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[8:]]), CHANGED),
-    "a line twice": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[6:]]), CHANGED),
-    "results swapped": (lambda f: write_lines(f, swap(lines_of(f))), CHANGED),
-    "a line edited": (
-        lambda f: write_lines(f, [each.replace("[4, ", "[5, ") for each in lines_of(f)]),
-        CHANGED,
-    ),
-    "the end missing": (lambda f: write_lines(f, lines_of(f)[:-1]), "ends early"),
-    "half a line": (lambda f: write_lines(f, ["".join(lines_of(f))[:-50]]), "ends early"),
-    "not text": (lambda f: changed_byte_high(f), CHANGED),
-    "an empty log": (lambda f: write_lines(f, []), "ends early"),
-    "inputs changed": (lambda f: changed_byte(f, "cases.bin", 50), "it was changed"),
-    "no inputs": (lambda f: (f / "cases.bin").unlink(), "cannot be read"),
-    "calls removed": (
-        lambda f: (f / "manifest.json").write_text(
-            (f / "manifest.json").read_text().replace('"again"', '"plain"', 1)
-        ),
-        "it was changed",
-    ),
-}
-
-
-def changed_byte_high(folder: Path) -> None:
-    file = folder / "results" / "log.jsonl"
-    file.write_bytes(b"\xff" + file.read_bytes())
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("name", DAMAGES)
-def test_damaged_files_are_refused(name: str, complete: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(complete, folder)
-    assert tv.judge_recording(folder).passed
-    damage, words = DAMAGES[name]
-    damage(folder)
-    with pytest.raises(CannotRunError, match=words):
-        tv.judge_recording(folder)
-
-
 @pytest.mark.usefixtures("small")
 def test_results_of_another_recording_are_refused(complete: Path, tmp_path: Path) -> None:
     folder = tmp_path / "other"

@@ -124,6 +124,66 @@ def test_a_right_kernel_passes(folder: Path) -> None:
     assert tv.judge_recording(folder).passed
 
 
+LOG, ARRAYS, CASES, MANIFEST = (
+    "results/log.jsonl", "results/arrays.bin", "cases.bin", "manifest.json"
+)  # fmt: skip
+Damage = Callable[[bytes], bytes | None]
+
+
+def flipped(place: int) -> Damage:
+    """Return a function that changes one bit."""
+    return lambda old: old[:place] + bytes([old[place] ^ 1]) + old[place + 1 :]
+
+
+def by_lines(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
+    """Return a function that changes the list of lines."""
+    return lambda old: b"".join(change(old.splitlines(keepends=True)))
+
+
+def swapped(lines: list[bytes]) -> list[bytes]:
+    """Exchange two results."""
+    first, second = [n for n, line in enumerate(lines) if b'"arrays"' in line][2:4]
+    lines[first], lines[second] = lines[second], lines[first]
+    return lines
+
+
+DAMAGES: dict[str, tuple[str, Damage, str]] = {
+    "no log": (LOG, lambda _: None, "there are no results"),
+    "no arrays": (ARRAYS, lambda _: None, "cannot be read"),
+    "no inputs": (CASES, lambda _: None, "cannot be read"),
+    "arrays cut off": (ARRAYS, lambda old: old[:-9], "arrays.bin was changed"),
+    "another bit": (ARRAYS, flipped(99), "arrays.bin was changed"),
+    "a line removed": (LOG, by_lines(lambda each: each[:7] + each[8:]), "log.jsonl was changed"),
+    "a line twice": (LOG, by_lines(lambda each: each[:7] + each[6:]), "log.jsonl was changed"),
+    "results swapped": (LOG, by_lines(swapped), "log.jsonl was changed"),
+    "a line edited": (LOG, lambda old: old.replace(b"[4, ", b"[5, "), "log.jsonl was changed"),
+    "not text": (LOG, lambda old: b"\xff" + old, "log.jsonl was changed"),
+    "the end missing": (LOG, by_lines(lambda each: each[:-1]), "ends early"),
+    "half a line": (LOG, lambda old: old[:-50], "ends early"),
+    "an empty log": (LOG, lambda _: b"", "ends early"),
+    "inputs changed": (CASES, flipped(50), "it was changed"),
+    "calls removed": (
+        MANIFEST, lambda old: old.replace(b'"again"', b'"plain"', 1), "it was changed"
+    ),
+    "an empty manifest": (MANIFEST, lambda _: b"{}", "has not the schema"),
+    "half a manifest": (MANIFEST, lambda _: b"{", "is no JSON"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_files_are_refused(name: str, folder: Path) -> None:
+    file, damage, words = DAMAGES[name]
+    before = (folder / file).read_bytes()
+    after = damage(before)
+    assert after != before
+    if after is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes(after)
+    with pytest.raises(CannotRunError, match=words):
+        tv.judge_recording(folder)
+
+
 WRONG: tuple[Any, ...] = (
     None, True, False, -1, 2**70, -(2**70), 10**400, 0.5, math.nan, math.inf, "", "x", "\ud800",
     "\0", [], [1], [[]], {}, {"y": 1}, {"z": []}, {"y": ["x"]}, {"y": None, "given q": None},
@@ -297,12 +357,9 @@ def test_a_type_without_numbers_is_a_finding(folder: Path) -> None:
     assert any("y as an array of complex32" in each.symptom for each in report.findings)
 
 
-FILES = ("manifest.json", "cases.bin", "results/log.jsonl", "results/arrays.bin")
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 @pytest.mark.parametrize("kind", ["a link", "a device", "a pipe", "a folder"])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [MANIFEST, CASES, LOG, ARRAYS])
 def test_only_regular_files_are_read(name: str, kind: str, folder: Path) -> None:
     file = folder / name
     file.rename(folder.parent / "moved")

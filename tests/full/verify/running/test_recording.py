@@ -93,7 +93,7 @@ def test_a_recording_is_small(name: str) -> None:
     assert len(recording.content) + len(json.dumps(recording.manifest)) < 10e6
 
 
-def test_folders_without_results_or_with_changes_are_refused(tmp_path: Path) -> None:
+def test_folders_without_results_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "cases"
     scope_of_quant = SCOPES["quantized"]
     tv.record_cases(folder, operation=scope_of_quant.operation, dtypes=scope_of_quant.dtypes)
@@ -101,14 +101,3 @@ def test_folders_without_results_or_with_changes_are_refused(tmp_path: Path) -> 
         tv.judge_recording(folder)
     with pytest.raises(FileExistsError, match="is not empty"):
         tv.record_cases(folder, operation="rms_norm")
-    content = bytearray((folder / "cases.bin").read_bytes())
-    content[100] ^= 1
-    (folder / "cases.bin").write_bytes(content)
-    with pytest.raises(CannotRunError, match="it was changed"):
-        tv.judge_recording(folder)
-    (folder / "manifest.json").write_text("{}")
-    with pytest.raises(CannotRunError, match="has not the schema"):
-        tv.judge_recording(folder)
-    (folder / "manifest.json").write_text("{")
-    with pytest.raises(CannotRunError, match="is no JSON"):
-        tv.judge_recording(folder)

@@ -237,12 +237,10 @@ def both(of: Callable[[Mapping[str, Any]], Any]) -> Changed:
     return Changed(dx=of, dresidual=of)
 
 
-BOTH_WRONG = {"dx": "wrong", "dresidual": "wrong"}
-
 RESIDUAL_BUGS = [
-    add_rms(ResidualTimesTheNorm(), "(dsum + dy)*dnorm", **BOTH_WRONG),
-    add_rms(DsumIgnored("x", "residual"), "dsum ignored", **BOTH_WRONG),
-    add_rms(both(lambda at: at["dx"] + at["dsum"]), "dsum twice", **BOTH_WRONG),
+    add_rms(ResidualTimesTheNorm(), "(dsum + dy)*dnorm", dx="wrong", dresidual="wrong"),
+    add_rms(DsumIgnored("x", "residual"), "dsum ignored", dx="wrong", dresidual="wrong"),
+    add_rms(both(lambda at: at["dx"] + at["dsum"]), "dsum twice", dx="wrong", dresidual="wrong"),
     add_rms(DsumIgnored("x"), "dsum at the residual only", dx="wrong"),
     add_layer(DsumIgnored("residual"), "dsum at x only", dresidual="wrong"),
     add_rms(Changed(dresidual=lambda at: at["dsum"]), "dresidual is dsum", dresidual="wrong"),
