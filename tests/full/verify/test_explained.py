@@ -98,3 +98,25 @@ def test_the_number_before_rounding() -> None:
     y = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + case.eps) * gamma
     np.testing.assert_allclose(expected(case).number("y"), y, rtol=1e-13)
     assert np.abs(expected(case).wide["y"] / y - 1).max() > 1e-3
+
+
+def test_rows_added_one_by_one_are_the_cause_of_many_rows() -> None:
+    def forward(
+        x: Array, gamma: Array, beta: Array, eps: float
+    ) -> tuple[Array, tuple[Array, ...]]:
+        c = x - x.mean(axis=1, dtype=float, keepdims=True)
+        r = 1 / np.sqrt((c * c).mean(axis=1, keepdims=True) + eps)
+        return (c * r * gamma + beta).astype(x.dtype), (c * r, r, gamma)
+
+    def backward(dy: Array, saved: tuple[Array, ...]) -> tuple[Array, ...]:
+        xhat, r, gamma = saved
+        g = dy.astype(float) * gamma
+        dx = r * (g - g.mean(1, keepdims=True) - xhat * (g * xhat).mean(1, keepdims=True))
+        one_by_one = np.cumsum(dy, axis=0, dtype=float32)[-1]
+        return dx.astype(float32), (dy * xhat).sum(axis=0).astype(float32), one_by_one
+
+    report = tv.verify(tv.Subject(forward, backward, dtypes=["float32"]))
+    (finding,) = report.findings
+    start = "rows are added to dbeta in float32, one by one (matches dbeta within 1 ulp"
+    assert finding.cause.startswith(start)
+    assert printed_share(finding.cause) >= 0.99

@@ -117,10 +117,11 @@ UNKNOWN = Diagnosis("", 0)
 class Match(NamedTuple):
     """A hypothesis compared with the result of one case.
 
-    `telling` is the number of elements in which the hypothesis differs from the exact answer and
-    from the unchanged steps. It is 0 unless the hypothesis fits and that difference is far larger
-    than its distance from the result. `distance` and `contrast` are the root mean square of the
-    distance of `values` from the result, and of that difference, relative to the tolerance.
+    What follows `fits` is measured if the hypothesis fits. `telling` is the number of elements in
+    which the hypothesis differs from the exact answer and from the unchanged steps. It is 0 unless
+    that difference is far larger than its distance from the result. `distance` and `contrast` are
+    the root mean square of the distance of `values` from the result, and of that difference,
+    relative to the tolerance.
     """
 
     values: Float64s  # the result by the hypothesis
@@ -128,11 +129,11 @@ class Match(NamedTuple):
     defined: bool  # `values` is not NaN everywhere
     differs: bool  # from the exact answer, by more than is allowed
     fits: bool  # the result is within the tolerance
-    telling: int
-    distance: float
-    contrast: float
-    ulp: float  # largest distance from the result
-    share: float = 1.0  # of the error of the result that the hypothesis explains
+    telling: int = 0
+    distance: float = math.inf
+    contrast: float = 0.0
+    ulp: float = math.inf  # largest distance from the result
+    share: float = 0.0  # of the error of the result that the hypothesis explains
 
 
 class Candidate(NamedTuple):
@@ -225,8 +226,8 @@ def is_large(evidence: Evidence) -> bool:
 
 def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
     """Yield hypotheses with a number, or the way of a sum, that is fitted to wrong cases."""
-    wrong = [each for each in order if not each.correct and not is_large(each)]
-    if wrong:
+    wrong = [each for each in order if not each.correct]
+    if wrong := [each for each in wrong if not is_large(each)] or wrong[:1]:
         yield from _sums(order, wrong)
         yield from _limits(wrong)
         yield from _clamps(wrong[0])
@@ -493,29 +494,31 @@ def compare_with_hypothesis(
         values = np.where(overflow, np.copysign(np.inf, values), values)
         sizes = _row_rms(values)
         tolerance = _tolerance(evidence, values, sizes, power)
-        from_exact = distance(values, right)
-        from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
         from_result = distance(evidence.result.astype(np.float64), values)
         from_result = np.where(exact.undefined(output), 0.0, from_result)
         if (from_result <= tolerance + CLOSE * np.abs(values)).all():
             own = evidence.case.operation.knowledge.scale_of(output, words, evidence.case)
             tolerance = np.maximum(tolerance, exact.unit(output) * _roundings(evidence) * own)
-        ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
-        allowed = exact.allowed(output, power)
-        fits = bool((from_result <= tolerance).all())
-        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_right / tolerance)
-        tells = fits and MIN_RATIO * rms_distance <= contrast
-        return Match(
+        from_exact, allowed = distance(values, right), exact.allowed(output, power)
+        match = Match(
             values,
             tolerance,
             defined=not np.isnan(values).all(),
             differs=bool((from_exact > allowed).any()),
-            fits=fits,
+            fits=bool((from_result <= tolerance).all()),
+        )
+        if not match.fits:
+            return match
+        from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
+        ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
+        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_right / tolerance)
+        tells = MIN_RATIO * rms_distance <= contrast
+        return match._replace(
             telling=int((from_right > allowed).sum()) if tells else 0,
             distance=rms_distance,
             contrast=contrast,
             ulp=float((from_result / ulps).max(initial=0.0)),
-            share=_share(evidence, values, tolerance) if fits else 0.0,
+            share=_share(evidence, values, tolerance),
         )
 
 

@@ -1,6 +1,7 @@
 """A norm and its gradients in float64, step by step; any step can be replaced."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,26 +11,45 @@ from truenorm.verify.types import Array, Float64s
 
 Step = Callable[["Steps"], Float64s]
 Changes = Mapping[str, Step]
+RECENT = 16
+"""Cases whose unchanged steps are kept: hypotheses are compared with few cases at a time."""
 
 
 class Steps:
     """The steps of a norm on one case: ``steps["dx"]`` computes dx and the steps before it.
 
     A replaced step may call `right`: the defined result, with all other steps as they are.
+    Steps that depend on no replaced step are computed once for all changes of a case.
     """
 
     def __init__(self, norm: Norm, case: Case, changes: Changes) -> None:
         self.norm, self.case = norm, case
         self._changes = changes
         self._results: dict[str, Float64s] = {}
+        self._needs: dict[str, set[str]] = {}  # by step: the step and the steps that it depends on
+        self._open: list[str] = []  # steps that are being computed
 
     def __getitem__(self, name: str) -> Float64s:
         """Return the result of a step."""
         if name not in self._results:
+            self._needs[name] = {name}
+            self._open.append(name)
             with np.errstate(all="ignore"):
-                step = self._changes[name] if name in self._changes else DEFINITION[name]
-                self._results[name] = np.asarray(step(self))
+                self._results[name] = self._compute(name)
+            self._open.pop()
+        if self._open:
+            self._needs[self._open[-1]] |= self._needs[name]
         return self._results[name]
+
+    def _compute(self, name: str) -> Float64s:
+        if name in self._changes:
+            return np.asarray(self._changes[name](self))
+        if self._changes:
+            unchanged = _unchanged(self.norm, self.case)
+            result = unchanged[name]
+            if unchanged._needs[name].isdisjoint(self._changes):
+                return result
+        return np.asarray(DEFINITION[name](self))
 
     def right(self, name: str) -> Float64s:
         """Return the result of a step by its definition."""
@@ -37,6 +57,8 @@ class Steps:
 
     def is_changed(self, name: str) -> bool:
         """Return True if a step is replaced."""
+        if self._open:
+            self._needs[self._open[-1]].add(name)
         return name in self._changes
 
     def input(self, name: str, default: float) -> Float64s:
@@ -62,6 +84,11 @@ class Steps:
     def column(self, value: float = 0.0) -> Float64s:
         """Return one number for each row."""
         return np.full((self.count, 1), value)
+
+
+@lru_cache(maxsize=RECENT)
+def _unchanged(norm: Norm, case: Case) -> Steps:
+    return Steps(norm, case, {})
 
 
 def mean(rows: Float64s) -> Float64s:
