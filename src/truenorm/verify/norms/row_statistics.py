@@ -29,7 +29,11 @@ OTHER_EPS = {
     **{f"1e-{digits}": float(f"1e-{digits}") for digits in (3, 4, 5, 6, 7, 8, 12)},
     "2^-23": 2.0**-23,
 }
-INPUTS = {"x and dy": ("rows", "dy"), "all inputs": ("rows", "gain", "beta", "dy")}
+INPUTS = {
+    "dy is": ("dy",),
+    "x and dy are": ("rows", "dy"),
+    "all inputs are": ("rows", "gain", "beta", "dy"),
+}
 
 
 def of_statistics(norm: Norm) -> Table:
@@ -352,8 +356,8 @@ def _of_rounding(norm: Norm) -> Table:
         table[f"{R} is rounded to {kind}"] = root
         table[f"{square} is rounded to {kind}"] = rounded_steps(kind, "w")
         table[f"{row} is rounded to {kind} first"] = rounded_steps(kind, "rows")
-        for names, steps in INPUTS.items():
-            table[f"{names} are rounded to {kind} first"] = rounded_steps(kind, *steps)
+        for these, steps in INPUTS.items():
+            table[f"{these} rounded to {kind} first"] = rounded_steps(kind, *steps)
         if norm.centred:
             centre = rounded_steps(kind, "mean")
             table[f"the mean is rounded to {kind}"] = centre

@@ -184,6 +184,11 @@ PARAMETERS = [
         "dbeta scaled by 1/B",
         dbeta="wrong",
     ),
+    plant(
+        Altered(dbeta=lambda _, dy: dy.astype(np.float16).astype(np.float64).sum(axis=0)),
+        "dbeta of dy in float16",
+        dbeta="wrong",
+    ),
     plant(PartialSumsInHalf(), "partial sums in float16, of float16", dtypes=["float16"]),
     plant(
         PartialSumsInHalf(), "partial sums in float16, of float32", dgamma="wrong", dbeta="wrong"
