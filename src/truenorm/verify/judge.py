@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from truenorm.tools.arguments import require_type
+from truenorm.tools.arguments import require_choice, require_type
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
@@ -20,7 +20,7 @@ from truenorm.verify.calls import Call
 from truenorm.verify.collecting import collect, hold_answers, run_alone
 from truenorm.verify.grading.domain import split_by_domain
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.report import BATCH, GRADES, Report
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.running.process import START_SECONDS, SubjectProcess
 from truenorm.verify.running.records import (
@@ -221,6 +221,11 @@ class RunSettings:
     seed: int = 0
     batch: str = "require"
 
+    def check(self) -> None:
+        """Raise ValueError for a setting that is none of its choices."""
+        require_choice("require", self.require, GRADES)
+        require_choice("batch", self.batch, BATCH)
+
 
 def judge_runner(
     runner: Runner,
@@ -230,7 +235,8 @@ def judge_runner(
 ) -> Report:
     """Try a call, collect and grade the records, and compare the report with the baseline."""
     subject, baseline = runner.subject, settings.baseline
-    # Read it first: a malformed file must not waste a long run.
+    # First: a wrong setting or a malformed file must not waste a long run.
+    settings.check()
     known = None if baseline is None else read_baseline(Path(baseline))
     suite = [*scope(subject, settings.level, settings.seed), *settings.user_cases]
     if not isinstance(runner, SubjectProcess):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,6 @@ from truenorm.verify.types import FORMATS, Array
         (lambda: tv.Subject(print, also=["rank"]), "also must be a list of .*; got \\['rank'\\]"),
         (lambda: tv.Subject(command=["x"], also=["ranks"]), "also of a command must not have"),
         (lambda: tv.Subject(print, seconds=float("inf")), "seconds must be finite .*, got inf"),
-        (lambda: tv.verify(RIGHT_FORWARD, require="good"), "require must be one of wrong"),
         (lambda: replace(tv.case("float32-normal-4x5"), kind="odd"), "the kind 'odd'"),
     ],
 )
@@ -92,6 +92,18 @@ def test_options_of_another_type(
         call(subject, **options)
 
 
+@pytest.mark.parametrize(("name", "words"), [
+    ("level", "level must be one of quick, full; got 'good'"),
+    ("require", "require must be one of wrong"),
+    ("batch", "batch must be one of require, warn"),
+])  # fmt: skip
+def test_a_wrong_setting_is_refused_before_the_first_call(name: str, words: str) -> None:
+    options: dict[str, Any] = {name: "good"}
+    with pytest.raises(ValueError, match=words):
+        tv.verify(tv.Subject(lambda *_: pytest.fail("called")), **options)
+
+
+@pytest.mark.usefixtures("without_long_calls")
 def test_subject_without_backward() -> None:
     EXPECTED_BY_CASE.clear()  # so that the first steps are those of the answers
     steps: list[tuple[int, int, str]] = []
@@ -127,6 +139,7 @@ def test_any_errstate_of_the_caller() -> None:
                 tv.check(tv.Subject(ours, dtypes=[dtype]), each)
 
 
+@pytest.mark.usefixtures("without_long_calls")
 def test_exact_answers_come_before_the_first_call() -> None:
     """A subject may set the processor to flush subnormal numbers to zero."""
     EXPECTED_BY_CASE.clear()

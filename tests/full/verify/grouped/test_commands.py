@@ -1,6 +1,5 @@
 """Grouped norms in other parts of the judge: what is judged, and messages on what is not."""
 
-import builtins
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -60,16 +59,9 @@ def test_commands(
     assert message in result.output
 
 
-def test_gates_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_flint")
+def test_gates_need_a_package() -> None:
     """Without python-flint, groups can be judged."""
-    imported = builtins.__import__
-
-    def without_flint(name: str, *rest: Any) -> Any:
-        if name == "flint":
-            raise ImportError(name)
-        return imported(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_flint)
     with pytest.raises(ValueError, match="a formula needs the package python-flint"):
         tv.norm("rms_norm", gate="silu-first", eps=0.25)
     assert tv.norm("rms_norm", groups=4, eps=0.25).groups == 4
