@@ -94,11 +94,16 @@ def _is_answer(case: Case, output: str, result: Array) -> bool:
 
 def explain_raised(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
     """Name the size at which calls fail, if they all fail in the same way."""
-    failures = {record.failure for each in cases for record in each.records} - {""}
-    # A case that was not run has no records and is no control case.
-    controls = [each.case for each in cases if each.records and not each.wrong]
+    failed = [record for each in cases for record in each.records if record.failure]
+    kinds = {record.call.kind for record in failed}
+    # A case in which no such call was made is no control case.
+    controls = [
+        each.case
+        for each in cases
+        if not each.wrong and kinds & {record.call.kind for record in each.records}
+    ]
     sizes = distinguishing_size([each.case for each in cases if each.wrong], controls)
-    one_kind = len({failure.split(":")[0] for failure in failures}) == 1
+    one_kind = len({record.failure.split(":")[0] for record in failed}) == 1
     return f"calls fail where {sizes}, and only there" if sizes and one_kind else ""
 
 

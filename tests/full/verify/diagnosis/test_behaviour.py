@@ -311,6 +311,14 @@ class TestForms:
         ]
         assert behaviour.explain_raised("", cases) == cause
 
+    def test_a_case_that_made_no_such_call_is_no_control(self) -> None:
+        plain, failed = Record("", Call()), Record("", Call(LARGE), failure="gave no answer")
+        cases = [
+            CaseRecords(small(), [plain], wrong=False),
+            CaseRecords(wider(), [plain, failed], wrong=True),
+        ]
+        assert not behaviour.explain_raised("", cases)
+
 
 class TestValues:
     @pytest.mark.parametrize(
