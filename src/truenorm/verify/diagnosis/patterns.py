@@ -163,12 +163,16 @@ def _describe_precision(errors: Sequence[Errors]) -> str:
             error = each.evidence.result.astype(np.float64) - exact.wide[output]
             relative = error / exact.scale(output)
             size = float(np.sqrt(np.mean(relative**2)))
+            once = (exact.wide[output] - exact.number(output)) / exact.scale(output)
+            of_rounding = float(np.sqrt(np.mean(once**2)))
         if each.evidence.result.size < MANY_ELEMENTS:
             others += [size] if each.wrong.any() else []
             continue
         sizes.append(size)
         if not abs(np.mean(relative * np.sign(exact.wide[output]))) < size / 2:
             return ""  # it is too large, or too small: not a matter of precision
+        if not size > ALIKE * of_rounding:
+            return ""  # most elements are as precise as their type
     if len(sizes) < MIN_CASES or not max(sizes) <= min(ALIKE * min(sizes), LEAST_PRECISE):
         return ""
     if not max(others) <= ALIKE * max(sizes):

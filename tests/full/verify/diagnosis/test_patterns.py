@@ -167,13 +167,13 @@ def test_a_factor_within_its_spread_of_zero_is_zero(spread: float) -> None:
     assert patterns.factor_in_words(multiples + 0.05).startswith(" by a factor of 0.05")
 
 
-def with_few_bits(worse: float) -> Kernel:
-    """Return y with errors of 2^-14; those of cases with few elements are larger."""
+def with_few_bits(worse: float, bits: int = 14) -> Kernel:
+    """Return y with errors of 2^-bits; those of cases with few elements are larger."""
     random = np.random.default_rng(7)
 
     def y(case: Case) -> Float64s:
         exact = expected(case)
-        size = 2.0**-14 * (worse if case.x.size < MANY_ELEMENTS else 1)
+        size = 2.0**-bits * (worse if case.x.size < MANY_ELEMENTS else 1)
         return exact_y(case) + size * random.normal(size=case.shape) * exact.scale("y")
 
     return y
@@ -183,6 +183,13 @@ def test_few_correct_bits_are_told_unless_small_cases_have_fewer() -> None:
     """Paddle's losses have 64 in place of 7063, in cases of four rows, and are right elsewhere."""
     assert described(with_few_bits(1.0)).startswith("all elements of y have about 14 correct bits")
     assert described(with_few_bits(1e4)) == ""
+
+
+@pytest.mark.parametrize(("bits", "told"), [(20, True), (26, False)])
+def test_a_precision_is_told_if_it_is_less_than_that_of_the_type(bits: int, told: bool) -> None:
+    evidence = evidence_of(with_few_bits(1.0, bits), "ordinary")
+    errors = [patterns.Errors.of(each) for each in evidence]
+    assert bool(patterns._describe_precision(errors)) == told
 
 
 def test_two_wrong_terms_are_not_called_one() -> None:
