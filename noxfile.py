@@ -71,7 +71,9 @@ FAST_TESTS = ("tests/fast", "src", "docs", "README.md")
 # With the oldest NumPy and without the C core.
 PURE_TESTS = ("tests/fast", "src/truenorm/api", "src/truenorm/partials", "docs/use", "README.md")
 # The gate runs these with the newest NumPy alone, the nightly with the oldest too.
-NIGHTLY_IF_PURE = ("--ignore=tests/fast/cli", "--ignore=tests/fast/gradient_check")
+NIGHTLY_IF_PURE = tuple(
+    f"--ignore=tests/fast/{each}" for each in ("cli", "gradient_check", "verify")
+)
 GPU_TESTS = ("tests/needs_gpu", "tests/full/test_doctor.py")
 # Not copied to the folder of an installation without the core: what was built, and the rules of
 # the repository, which the gate checks once.

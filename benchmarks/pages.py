@@ -5,6 +5,7 @@ A fence in a page, ```` ```{results} NAME ````, stands for ``benchmarks.NAME.pag
 """
 
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def sources(name: str) -> list[Path]:
     return [Path(module.__file__), *module.FILES, *getattr(module, "CASES", ())]
 
 
+@cache  # the museum judges its kernels, in seconds
 def generated(name: str) -> str:
     """Return the results of a module as Markdown."""
     module = _module(name)
