@@ -9,15 +9,16 @@ from benchmarks.common import FIGURES, read_results
 from benchmarks.picture import name_ends, save
 from benchmarks.world.page import FILES, NORMS, base_of
 
-COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c00", "#000000")
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c00")
+"""Colours of the packages with the largest errors, which have names."""
 GREY = "#b0b0b0"
 CURVES = {
     "length": "length of the row",
     "mean": "mean of the row, standard deviation 1",
 }
 """By curve: the name of its horizontal axis."""
-NAMED = len(COLOURS)
-"""Lines that have a name: those with the largest errors."""
+OURS = ("truenorm correct", "truenorm fast")
+"""Rows that have a name wherever their lines are."""
 TOP = 1e10
 
 
@@ -49,17 +50,19 @@ def _together(names: list[str]) -> str:
 
 
 def figure_of(lines: Mapping[str, Mapping[float, float]], curve: str, label: str) -> Figure:
-    """Return a figure with a line a norm; the lines with the largest errors have names."""
+    """Return a figure with a line a norm; the largest errors and truenorm's lines have names."""
     figure = Figure(figsize=(7.2, 5.4), layout="constrained", facecolor="white")
     axes = figure.subplots()
     order = sorted(lines, key=lambda name: -list(lines[name].values())[-1])
+    colours = dict.fromkeys(order, GREY) | dict(zip(order, COLOURS, strict=False))
+    colours |= {name: "#000000" for name in order if name.startswith(OURS)}
     ends = {}
-    for place, name in reversed(list(enumerate(order))):
+    for name in reversed(order):
         x = [max(each, 0.1) for each in lines[name]]  # a mean of 0 is drawn at 0.1
         errors = [min(each, TOP) for each in lines[name].values()]
-        colour = COLOURS[place] if place < NAMED else GREY
-        axes.loglog(x, errors, "o-", color=colour, ms=4, lw=1.5 if place < NAMED else 0.8)
-        if place < NAMED:
+        colour = colours[name]
+        axes.loglog(x, errors, "o-", color=colour, ms=4, lw=0.8 if colour == GREY else 1.5)
+        if colour != GREY:
             ends[name] = (errors[-1], colour)
     if curve == "mean":
         axes.loglog([10, 1e4], [5, 5e3], "k:", lw=1)
