@@ -165,7 +165,8 @@ def parser() -> argparse.ArgumentParser:
     add("--again", action="store_true", help="measure rows that are in the file")
     add("--check", action="store_true", help="measure all rows, and compare with the file")
     add("--reproduce", action="store_true", help="run the reproducers of findings only")
-    add("--seconds", type=float, default=SECONDS, help="time limit of a row")
+    add("--cpu", default="", metavar="MODEL", help="reproduce on this processor, by qemu-x86_64")
+    add("--seconds", type=float, default=SECONDS, help="time limit of a row or a reproducer")
     add("--time", type=float, default=TIME, help="time limit of the calls of a row")
     add("--output", type=Path, default=OUTPUT, help="the JSON file")
     add("--row", help=argparse.SUPPRESS)
@@ -197,7 +198,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{package}: did not install", flush=True)
         return 0
     if arguments.reproduce:
-        return 0 if all(each.shown for each in run_all(arguments.only)) else 1
+        results = run_all(arguments.only, arguments.seconds, arguments.cpu)
+        return 0 if all(each.shown for each in results) else 1
     order = [norm.name for norm in chosen_norms(packages, [])]
     limits = Limits(arguments.seconds, arguments.time)
     if not arguments.check:

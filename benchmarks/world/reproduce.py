@@ -1,4 +1,9 @@
-"""Run the reproducers of findings, each with its package and NumPy alone."""
+"""Run the reproducers of findings, each with its package and NumPy alone.
+
+A package chooses its kernels by the instructions of the processor. QEMU runs a script on a model
+of another processor, such as Haswell-v4, which has AVX2 and no AVX-512: there the package runs the
+kernels that a user of that processor has.
+"""
 
 import os
 import subprocess
@@ -9,7 +14,7 @@ from typing import NamedTuple
 from benchmarks.environments import python_for
 from benchmarks.world.listed import FOLDER, Finding, Package, read_findings, read_list
 
-SECONDS = 300.0
+EMULATOR = "qemu-x86_64"
 SCRIPTS = FOLDER / "reproducers"
 
 
@@ -21,26 +26,31 @@ class Reproduced(NamedTuple):
     output: str
 
 
-def run(finding: Finding, package: Package) -> Reproduced:
-    """Run a reproducer in the environment of its package, without truenorm."""
+def run(finding: Finding, package: Package, seconds: float, cpu: str = "") -> Reproduced:
+    """Run a reproducer in the environment of its package, without truenorm.
+
+    With `cpu`, it runs on this model of a processor.
+    """
     # -I: neither PYTHONPATH nor the folder of the script is searched.
     command = [str(python_for(package.peer)), "-I", str(SCRIPTS / finding.reproducer)]
+    if cpu:
+        command = [EMULATOR, "-cpu", cpu, *command]
     variables = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     with TemporaryDirectory() as folder:
         try:
             done = subprocess.run(
-                command, cwd=folder, env=variables | dict(package.variables), timeout=SECONDS,
+                command, cwd=folder, env=variables | dict(package.variables), timeout=seconds,
                 capture_output=True, encoding="utf-8", check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return Reproduced(finding, False, f"no answer within {SECONDS:g} s")
+            return Reproduced(finding, False, f"no answer within {seconds:g} s")
     if done.returncode:
         return Reproduced(finding, False, f"{done.stdout}{done.stderr}")
     return Reproduced(finding, True, done.stdout)
 
 
-def run_all(only: Sequence[str] = ()) -> list[Reproduced]:
-    """Run the reproducers of all findings, or of the packages in `only`.
+def run_all(only: Sequence[str], seconds: float, cpu: str = "") -> list[Reproduced]:
+    """Run the reproducers of all findings, or of the packages in `only`: see `run`.
 
     Print what they print, then the list of what ran.
     """
@@ -48,10 +58,11 @@ def run_all(only: Sequence[str] = ()) -> list[Reproduced]:
     results = []
     for finding in read_findings():
         if not only or finding.package in only:
-            result = run(finding, packages[finding.package])
+            result = run(finding, packages[finding.package], seconds, cpu)
             results.append(result)
             print(f"{finding.title}: {in_words(result)}\n{result.output}", flush=True)
-    print(f"{sum(each.shown for each in results)} of {len(results)} reproducers:")
+    where = f" on {cpu}, emulated" if cpu else ""
+    print(f"{sum(each.shown for each in results)} of {len(results)} reproducers{where}:")
     for each in results:
         versions = ", ".join(packages[each.finding.package].requirements)
         print(f"- {each.finding.reproducer} ({versions}): {in_words(each)}")

@@ -90,7 +90,20 @@ def test_reproducer_that_fails_is_not_shown(
     monkeypatch.setattr(reproduce, "SCRIPTS", tmp_path)
     monkeypatch.setattr(reproduce, "python_for", lambda _: environment / "bin" / "python")
     finding = Finding("it", (), "it", "it.py", "")
-    assert reproduce.run(finding, PACKAGES[0]).shown is shown
+    assert reproduce.run(finding, PACKAGES[0], seconds=60).shown is shown
+
+
+def test_reproducer_runs_on_a_model_of_a_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator = tmp_path / "emulator"
+    emulator.write_text('#!/bin/sh\necho "$@"\n')
+    emulator.chmod(0o755)
+    monkeypatch.setattr(reproduce, "EMULATOR", str(emulator))
+    monkeypatch.setattr(reproduce, "python_for", lambda _: "python")
+    finding = Finding("it", (), "it", "it.py", "")
+    done = reproduce.run(finding, PACKAGES[0], seconds=60, cpu="Haswell-v4")
+    assert done.output.split()[:3] == ["-cpu", "Haswell-v4", "python"]
 
 
 def measured(name: str, grade: str, **changes: Any) -> dict[str, Any]:
