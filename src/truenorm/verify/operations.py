@@ -289,7 +289,7 @@ def formula_from(target: str) -> FormulaOperation:
             return each
     if value is None or not callable(value):
         raise NotThereError(f"{path.name} has no formula {name!r}")
-    return formula(value)
+    return formula(value, name=name)
 
 
 def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Norm:

@@ -212,7 +212,8 @@ class Subject:
             operation = as_operation(description["operation"])
         except ValueError as unknown:
             raise ValueError(
-                f"the operation {description['operation']!r} is defined only in the subject's file"
+                f"the operation {description['operation']!r} must be a name that another process "
+                f"can read: {unknown}"
             ) from unknown
         domain = description["domain"]
         functions: dict[str, Any] = {"command": ["(in another process)"]}

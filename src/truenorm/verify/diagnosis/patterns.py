@@ -161,15 +161,15 @@ def _describe_precision(errors: Sequence[Errors]) -> str:
         exact = expected(case)
         with np.errstate(all="ignore"):
             error = each.evidence.result.astype(np.float64) - exact.wide[output]
-            relative = error / exact.scale(output)
-            size = float(np.sqrt(np.mean(relative**2)))
-            once = (exact.wide[output] - exact.number(output)) / exact.scale(output)
-            of_rounding = float(np.sqrt(np.mean(once**2)))
+            relative = error / exact.wide[output]
+            size = float(np.median(np.abs(relative)))
+            once = exact.wide[output] / exact.number(output) - 1
+            of_rounding = float(np.median(np.abs(once)))
         if each.evidence.result.size < MANY_ELEMENTS:
             others += [size] if each.wrong.any() else []
             continue
         sizes.append(size)
-        if not abs(np.mean(relative * np.sign(exact.wide[output]))) < size / 2:
+        if not abs(np.mean(np.sign(relative))) < 0.5:
             return ""  # it is too large, or too small: not a matter of precision
         if not size > ALIKE * of_rounding:
             return ""  # most elements are as precise as their type

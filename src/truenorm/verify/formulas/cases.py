@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator
 
-from truenorm.verify.inputs.families import PLAIN_X, Family, hard, ordinary, sweeps
+from truenorm.verify.inputs.families import (
+    LARGE_VALUES,
+    PLAIN_X,
+    UP_TO_LIMIT,
+    Family,
+    hard,
+    ordinary,
+    sweeps,
+)
 from truenorm.verify.inputs.patterns import Pattern, number
 from truenorm.verify.operation import Case, Operation
 
@@ -31,8 +39,15 @@ def formula_cases(operation: Operation, dtype: str, level: str, seed: int) -> It
     if operation.centred:
         yield from sweeps(operation, dtype, level, seed)
     yield from hard(operation, dtype, level, seed)
+    large = {LARGE_VALUES: (UP_TO_LIMIT.x, UP_TO_LIMIT.why)}
+    _, *others = operation.inputs_of("data")
     for slug, (x, why) in HARD.items():
         yield Family(slug, x, "hard", why).case(operation, dtype, 4, 67, seed)
+    for name in (each for each in others if each not in operation.indices):
+        for slug, (pattern, why) in (HARD | large).items():
+            text, of_input = f"{name}: {why}", {name: pattern}
+            family = Family(f"{slug}-{name}", PLAIN_X[0], "hard", text, of_input)
+            yield family.case(operation, dtype, 4, 67, seed)
     tiny = {"pattern": "normal", "scale": 64 * number("smallest", dtype)}
     why = "numbers that a CPU may flush to zero"
     yield Family("subnormal", tiny, "subnormal", why).case(operation, dtype, 4, 67, seed)

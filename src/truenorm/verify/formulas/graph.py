@@ -124,6 +124,11 @@ def as_node(value: Number) -> Node:
     """Return a step, or a number as a step."""
     if isinstance(value, Node):
         return value
+    if isinstance(value, bool):
+        raise TypeError(
+            f"expected a number or a step of the formula, got {value}: write x == a as "
+            "(x >= a)*(x <= a)"
+        )
     if not isinstance(value, int | float):
         raise TypeError(f"expected a number or a step of the formula, got {value!r}")
     return constant(float(value))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.formulas.answers import Answers
-from truenorm.verify.formulas.arithmetic import Arbs, evaluate
+from truenorm.verify.formulas.arithmetic import Arbs, Floats, Values, evaluate, result_of
 from truenorm.verify.formulas.cases import formula_cases
 from truenorm.verify.formulas.functions import flint
 from truenorm.verify.formulas.graph import Node, constant, derive, given, merged, needed, step
@@ -177,7 +177,49 @@ class FormulaOperation(Operation):
                     "does not depend on rows"
                 )
             graph[name] = step(name, node) if node.args else node + constant(0.0)
+        self._check_lengths(graph, names)
         return graph, names
+
+    def _samples(self, axes_of: Mapping[str, Collection[int]], size: int) -> dict[str, Float64s]:
+        """Return random numbers within ranges for 3 rows of inputs."""
+        random_numbers = np.random.default_rng(0)
+        numbers = {"eps": np.full((1, 1), 0.125)}
+        for name, axes in axes_of.items():
+            shape = [length if k in axes else 1 for k, length in enumerate((3, size))]
+            low, high = self.ranges.get(name, (-np.inf, np.inf))
+            span = min(high - low, 6.0)
+            low = min(max(low, -3.0), high - span)
+            values = random_numbers.uniform(low, low + span, shape)
+            numbers[name] = np.zeros(shape) if name in self.indices else values
+        return numbers
+
+    def _check_lengths(self, graph: Steps, results: Sequence[str]) -> None:
+        """Raise ValueError where rows of different lengths meet, or are a result."""
+        size = 64 * self.multiple
+        numbers = self._samples({name: graph[name].axes for name in self._names}, size)
+        values: Values = {}
+        for node in needed(*(graph[name] for name in results)):
+            args = [values[each] for each in node.args]
+            try:
+                with np.errstate(all="ignore"):
+                    values[node] = result_of(node, args, Floats, numbers)
+            except ValueError as error:
+                lengths = ", ".join(
+                    f"{arg!r}: {array.shape[1]}"
+                    for arg, array in zip(node.args, args, strict=True)
+                    if array.ndim > 1
+                )
+                raise ValueError(
+                    f"{node!r} of the formula {self.name} needs rows of one length; got, of "
+                    f"{size} columns, {lengths}; first returns shorter rows"
+                ) from error
+        for name in results:
+            length = values[graph[name]].shape[1]
+            if length not in (1, size):
+                raise ValueError(
+                    f"{name} of the formula {self.name} must have as many columns as "
+                    f"{self._names[0]}, or one; got {length} of {size}"
+                )
 
     def _add_backward(self, results: Sequence[str], constants: Collection[str]) -> None:
         """Add the gradients of results and inputs to the graph."""
@@ -204,16 +246,9 @@ class FormulaOperation(Operation):
         if not steps:
             return []
         gradients = derive(outputs, steps)
-        random_numbers = np.random.default_rng(0)
-        size = 4 * self.multiple
-        numbers = {"eps": np.full((1, 1), 0.125)}
         axes_of = {name: self.graph[name].axes for name in self._names}
         axes_of |= {str(each): each.axes for each in outputs.values()}
-        for name, axes in axes_of.items():
-            shape = [length if k in axes else 1 for k, length in enumerate((3, size))]
-            low, high = self.ranges.get(name, (-1.0, 1.0))
-            values = random_numbers.uniform(max(low, -3.0), min(high, 3.0), shape)
-            numbers[name] = np.zeros(shape) if name in self.indices else values
+        numbers = self._samples(axes_of, 4 * self.multiple)
         with flint().ctx.workprec(BITS), np.errstate(all="ignore"):
             values_of = evaluate(gradients, Arbs, numbers)
             tiny = flint().arb(2) ** (-BITS // 2)

@@ -126,7 +126,7 @@ ADVICE = {
     ),
     "subnormal": Advice(
         "small gradients become zero and do not contribute to training",
-        "compile without flushing to zero (-ftz=false, no fast math)",
+        "compile without flushing to zero (-ftz=false, no fast math); scale what underflows",
     ),
     "repeat": Advice(
         "runs are not reproducible, and bugs cannot be found by running again",

@@ -24,6 +24,7 @@ def cross_entropy(x, label):
     return log(total(exp(x - top))) + top - take(x, label)
 
 loss = tv.formula(cross_entropy, indices=["label"])
+double = lambda x: 2.0 * x
 """
 KERNELS = """
 import numpy as np
@@ -61,6 +62,8 @@ def test_a_file_has_formulas_and_operations(folder: Path) -> None:
     softmax = as_operation(f"{folder}/formulas.py:softmax")
     assert softmax.spec == f"{folder}/formulas.py:softmax"
     assert as_operation(softmax.spec) is softmax
+    double = as_operation(f"{folder}/formulas.py:double")
+    assert as_operation(double.spec) is double
     by_function = as_operation(f"{folder}/formulas.py:cross_entropy")
     assert by_function.indices == {"label"}
     with pytest.raises(ValueError, match=r"formulas\.py has no formula 'relu'"):

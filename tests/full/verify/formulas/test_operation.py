@@ -132,6 +132,13 @@ def test_the_gradient_of_a_softmax_is_exact() -> None:
             {},
             "it does not depend on rows",
         ),
+        (lambda x: f.where(x == 0.0, 1.0, x), {}, r"got False: write x == a as \(x >= a\)"),
+        (
+            lambda x, gamma: f.first(x, 0.25) * gamma,
+            {},
+            "needs rows of one length; got, of 64 columns, x: 16, gamma: 64; first returns",
+        ),
+        (lambda x: f.first(x, 0.5), {}, "must have as many columns as x, or one; got 32 of 64"),
         (lambda *x: x, {}, "must name its arguments"),
         (lambda: 1.0, {}, "which has none"),
     ],
@@ -141,6 +148,37 @@ def test_a_formula_that_cannot_be_judged_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         tv.formula(function, **options)
+
+
+@pytest.mark.parametrize("least", [-1000.0, 2.0, 5.0])
+def test_an_input_may_have_any_range(least: float) -> None:
+    """A largest element without effect is found at numbers within the range."""
+    operation = tv.formula(
+        lambda x, z: f.exp(x - f.largest(x)) * z, name="scaled", ranges={"z": (least, 1000.0)}
+    )
+    (case,) = (
+        each for each in operation.cases("float32", "quick") if "large-values-z" in each.name
+    )
+    z = case.inputs["z"]
+    assert z is not None
+    assert z.min() >= least
+    assert z.max() == 1000.0
+
+
+def test_every_input_is_large_in_a_case() -> None:
+    """Else exp(z - max(x)) would never overflow."""
+    operation = tv.formula(lambda x, z: f.exp(x - z), columns=["z"])
+    distances = [
+        (case.inputs["z"] - case.x.max(axis=1, keepdims=True)).max()
+        for case in operation.cases("float32", "quick")
+        if case.family != "subnormal"
+    ]
+    assert max(distances) > 1000
+
+
+def test_an_operation_without_eps_has_no_cases_of_eps() -> None:
+    names = [each.name for each in SOFTMAX.cases("float32", "quick")]
+    assert not [name for name in names if "-eps" in name and "spread" not in name]
 
 
 def test_a_formula_must_be_a_function() -> None:
