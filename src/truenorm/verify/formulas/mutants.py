@@ -13,11 +13,12 @@ import numpy as np
 
 from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, result_of
+from truenorm.verify.formulas.functions import FUNCTIONS
 from truenorm.verify.formulas.graph import SUMS, Node, needed
 from truenorm.verify.formulas.rounding import accumulate_rows, rounded
 from truenorm.verify.formulas.running_error import Erring
 from truenorm.verify.formulas.tolerance import natural_scales
-from truenorm.verify.types import Array, Float64s
+from truenorm.verify.types import Array, Float64s, unit_roundoff
 
 NARROW = ("bfloat16", "float16")
 BLOCKS = (16, 32, 64, 128, 256)
@@ -57,18 +58,28 @@ class Run:
     def scale(self, output: Node, changes: "Changes") -> Float64s:
         """Return the natural scale of an output with some steps changed.
 
-        The relative error of a changed step is that of the right one.
+        The relative error of a changed step is that of the right one. Where the right one is next
+        to the middle between two numbers of a narrow type, the step may be either of them.
         """
+        unit = unit_roundoff(self.kind)
 
-        def change(node: Node, args: list[Any], number: Erring) -> Erring:
+        def change(node: Node, args: list[Any], number: Erring | Array) -> Erring | Array:
             if node not in changes:
                 return number
             numbers = [each.values if isinstance(each, Erring) else each for each in args]
             values = np.asarray(changes[node](self, node, numbers))
+            if not isinstance(number, Erring):
+                return values  # a comparison has no error
             relative = np.nan_to_num(number.error / np.abs(number.values), posinf=0.0)
             if values.shape != number.shape:
                 relative = relative.max(initial=0.0)
-            return Erring(values, relative * np.abs(values))
+            error = relative * np.abs(values)
+            for moved in (-unit, unit):
+                near = Run(self.given, self.kind)
+                near._right = {**self._right, node: number.values + moved * number.error}
+                other = np.asarray(changes[node](near, node, numbers))
+                error = np.fmax(error, np.abs(other - values) / unit)
+            return Erring(values, error)
 
         self.right(output)
         return natural_scales({"": output}, self.given, self.kind, 0, change)[""].error
@@ -446,7 +457,8 @@ def _other(node: Node, run: Run, *_: Any) -> Any:
 
 def _roundings(of: Formula) -> Mutants:
     """Yield steps that are rounded to 16 bits."""
-    named = [each for each in of.steps if each.name and each.op not in ("given", "index")]
+    stored = (*FUNCTIONS, *SUMS)
+    named = [each for each in of.steps if (each.name or each.op in stored) and each.args]
     alone = [[each] for each in named if each is not of.output]
     statistics = [[each for each in nodes if each in named] for nodes in of.statistics()]
     for kind in NARROW:

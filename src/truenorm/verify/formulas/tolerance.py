@@ -43,7 +43,7 @@ def natural_scales(
     given: Given,
     dtype: str,
     power: int,
-    change: Callable[[Node, list[Any], Erring], Erring] = lambda _, __, number: number,
+    change: Callable[[Node, list[Any], Any], Any] = lambda _, __, number: number,
 ) -> dict[str, Erring]:
     """Return the outputs with their natural scales, for rows of a type; steps may be changed."""
     unit = unit_roundoff(dtype)

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import truenorm.verify as tv
 from full.verify.grouped.test_exact_answers import GATED, GROUPED, random_case
 from shared.verify.grouped.planted import grouped
+from truenorm.verify import formulas as f
 from truenorm.verify.formulas.graph import Node, given, inverse_root, step, total
 from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Run
 from truenorm.verify.formulas.rounding import rounded
+from truenorm.verify.formulas.shipped import SHIPPED
 from truenorm.verify.norms.grouped.causes import hypotheses_of
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import compute_exact
@@ -129,3 +132,34 @@ def test_a_hypothesis_about_an_absent_input() -> None:
     without = Case(case.operation, "none", "float32", {**case.inputs, "gamma": None}, case.eps)
     found = hypotheses_of(grouped("rms_norm,groups=4"), "y")["gamma is left out of xhat*gamma"]
     np.testing.assert_allclose(found(without), compute_exact(without)["y"][..., 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_mutant_has_a_scale(name: str) -> None:
+    """Also where a comparison is changed, which has no error."""
+    operation = SHIPPED[name]()
+    case = tv.case("float32-normal-4x8", operation=operation)
+    for output in (each.name for each in operation.outputs):
+        shape = operation.shaped(output, np.zeros((1, 1)), case).shape
+        for words in operation.hypotheses(output):
+            scale = operation.knowledge.scale_of(output, words, case)
+            assert np.broadcast_shapes(scale.shape, shape) == shape, words
+            assert np.isfinite(scale).all(), words
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_step_in_float16_may_be_next_to_the_middle_of_two_numbers(named: bool) -> None:
+    """There tanh in float32 is rounded to the other of them than tanh in float64."""
+
+    def softcap(x: Any) -> Any:
+        t = f.tanh(x)
+        return 30.0 * t
+
+    operation = tv.formula(softcap if named else lambda x: 30.0 * f.tanh(x), name="softcap")
+
+    def kernel(x: Any) -> Any:
+        return np.float32(30) * np.tanh(x).astype(np.float16).astype(np.float32)
+
+    report = tv.verify(tv.Subject(kernel, operation=operation, dtypes=["float32"]))
+    step_ = "t" if named else "tanh(x)"
+    assert (report.findings[0].cause or "").startswith(f"{step_} is rounded to float16 (")
