@@ -29,8 +29,8 @@ MethodName = Literal["auto", "jet", "complex", "central"]
 METHODS: tuple[type[Method], ...] = (JetMethod, ComplexStep, Central)
 MAX_DEFAULT_TOLERANCE = 0.02
 NOT_JETS = "not jet, which takes longer"
-TRY_AUTO = "Pass method='auto' to try the other methods, or a forward that loses fewer digits."
-EVERY_METHOD = "Every method was tried: choose other inputs, or a forward that loses fewer digits."
+TRY_AUTO = "Pass method='auto' to try the other methods, or a {} that loses fewer digits."
+EVERY_METHOD = "Every method was tried: choose other inputs, or a {} that loses fewer digits."
 
 
 def gradcheck(
@@ -68,7 +68,8 @@ def gradcheck(
     probes : int
         Small inputs are checked element by element, larger ones by this number of random
         projections. An error of k times the tolerance in the largest element is missed with a
-        probability of about ``k**-probes``; an error in a single element is never missed.
+        probability of about ``k**-probes``, an error in a single element never. For projections,
+        `tol` is relative to the size of the whole gradient.
     seed : int
         Seed of the random dy and projections. The stream differs from ``default_rng(seed)``,
         which callers draw inputs from: dy = x would hide most errors of dx.
@@ -80,6 +81,11 @@ def gradcheck(
     GradientCheck
         Its `verdict` is PASS, FAIL or INCONCLUSIVE. It is true only for PASS, and ``str()`` is a
         short report.
+
+    Raises
+    ------
+    ValueError
+        If an option is wrong, or gradients have not the number or the shapes of the inputs.
 
     Notes
     -----
@@ -232,6 +238,8 @@ def _first_conclusive(problem: Problem, options: _Options) -> GradientCheck:
         raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
     checks = tuple(replace(check, why=tie or check.why) for check in first.inputs)
     advice = EVERY_METHOD if options.method == "auto" else TRY_AUTO
+    noisy = any(check.floor > check.tol for check in checks)
+    advice = advice.format("forward" if noisy else "backward")
     return replace(first, inputs=checks, advice="" if tie else advice)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+UNLOCATED = "Random projections locate no element: call gradcheck on a part, such as one row."
 NOISY = "The floor is above the tolerance: forward loses too many digits here for this method."
 LOSSY = "Rounding errors of backward are above the tolerance: it loses too many digits here."
 NO_DIGITS = 0.01
@@ -101,6 +102,8 @@ class InputCheck:
         """Why the verdict is not PASS, if there is more to it than a wrong gradient."""
         if self.verdict is not Verdict.PASS and self.why:
             return self.why
+        if self.verdict is Verdict.FAIL and self.size and not (self.checked or self.missing):
+            return UNLOCATED
         if self.verdict is not Verdict.INCONCLUSIVE:
             return ""
         return NOISY if self.floor > self.tol else LOSSY if self.rounding > self.tol else ""
@@ -138,7 +141,7 @@ class InputCheck:
         if not (explained and 0 < self.error < NO_DIGITS):
             return ""
         agrees, allows = map(_digits, (self.error, self.rounding))
-        return f"; agrees to {agrees} digits, float64 rounding allows {allows}"
+        return f"; agrees to {agrees} digits, rounding of backward allows {allows}"
 
 
 def _digits(relative: float) -> int:

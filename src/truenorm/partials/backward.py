@@ -32,7 +32,7 @@ def layer_norm_backward_partial(
 
     dx is complete. dgamma and dbeta are sums over the whole batch, so the call returns a partial
     of them. Partials of micro-batches or ranks, added and then rounded, have the bits of one call
-    with all rows, for any split.
+    with all rows, for any split, in every column but those that `PartialGradients.rounded` lists.
 
     Parameters
     ----------

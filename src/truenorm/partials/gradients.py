@@ -178,8 +178,9 @@ class PartialGradients:
         Returns
         -------
         RoundedGradients
-            dgamma, dbeta and the undecided columns of dgamma: nearly always none. Such a sum
-            cannot be distinguished from zero or from a tie; `refine` decides it.
+            dgamma, dbeta and the undecided columns of dgamma. Such a sum cannot be distinguished
+            from zero or from a tie; `refine` decides it. Ordinary rows have nearly never one; rows
+            beside a far larger element may have many.
 
         Examples
         --------

@@ -213,6 +213,24 @@ class TestMethods:
         demand(FAIL, np.exp, doubled, x, method=method)
 
 
+def test_the_pass_that_loses_digits_is_named() -> None:
+    """Backward computes the variance in one pass, where the mean is large."""
+
+    def forward(x: Array) -> Array:
+        c = x - x.mean()
+        return np.asarray(c / np.sqrt((c * c).mean() + 1e-5))
+
+    def one_pass(dy: Array, x: Array) -> Array:
+        mean = x.mean()
+        r = 1 / np.sqrt((x * x).mean() - mean * mean + 1e-5)
+        xhat = (x - mean) * r
+        return np.asarray(r * (dy - dy.mean() - xhat * (dy * xhat).mean()))
+
+    (x,) = data((9,))
+    result = tn.gradcheck(forward, one_pass, [x + 1e6])
+    assert result.advice.endswith("a backward that loses fewer digits.")
+
+
 class TestProjections:
     def test_dot_test_finds_a_transposed_weight_gradient(self, method: Any) -> None:
         def transposed(dy: Array, x: Array, weight: Array, _: Array) -> tuple[Array, ...]:
@@ -223,6 +241,7 @@ class TestProjections:
         result = tn.dot_test(linear, transposed, inputs, method=method)
         assert (result.verdict, result.worst_input, result.worst) == (FAIL, 1, None)
         assert str(result).count("random projections") == 3
+        assert str(result).count("projections locate no element") == 1
 
     def test_large_inputs_are_projected(self, method: str) -> None:
         calls = 0

@@ -109,7 +109,7 @@ class TestRule:
         lossy = compare(check, 1 + 1e-10, Estimate(1.0, 0.0, 1.0), 1.0, rounding=1e-9)
         exact = compare(check, 1 + 1e-10, Estimate(1.0, 0.0, 1.0), 1.0)
         assert (lossy.verdict, exact.verdict) == (PASS, FAIL)
-        assert "agrees to 9 digits, float64 rounding allows 9" in str(lossy)
+        assert "agrees to 9 digits, rounding of backward allows 9" in str(lossy)
         assert worst_of([lossy, exact]).verdict is FAIL
         right = replace(exact, error=0.0, excess=0.0)
         assert (worst_of([lossy, right]).verdict, worst_of([lossy, right]).tol) == (PASS, 1e-9)
