@@ -15,6 +15,7 @@ from truenorm.verify.norms.grouped import causes as causes_of_units
 from truenorm.verify.norms.grouped import formulas
 from truenorm.verify.norms.grouped import recipes as recipes_of_units
 from truenorm.verify.norms.grouped.cases import grouped_cases
+from truenorm.verify.norms.grouped.derived import derived_of
 from truenorm.verify.norms.grouped.scales import GroupedScales
 from truenorm.verify.norms.hypotheses import hypotheses_of, unchanged_of
 from truenorm.verify.norms.norm import Judging, Norm
@@ -53,7 +54,7 @@ def _knowledge(norm: Norm) -> Knowledge:
         recipes=partial(recipe_results, norm),
         inner_roundings=partial(inner_roundings, norm),
         backward_recipes=partial(backward_results, norm),
-        hypotheses=partial(hypotheses_of, norm),
+        hypotheses=lambda output: hypotheses_of(norm, output) | derived_of(norm, output),
         unchanged=partial(unchanged_of, norm),
         error_patterns=partial(error_patterns_of, norm),
     )

@@ -95,12 +95,12 @@ SOFTMAX = {
         "s is averaged, not summed",
     ),
     "the sum of another row": Bug(
-        partial(softmax, total=lambda e: rolled(along(e))), None, "s is that of the previous row"
+        partial(softmax, total=lambda e: rolled(along(e))), None, "s is that of the row before"
     ),
     "a partial tile": Bug(
         partial(softmax, total=lambda e: along(whole_tiles(e))),
         None,
-        "s is without the last n % 64 elements",
+        "the last, partial block of 64 columns is left out of s",
     ),
     "base 2": Bug(softmax_of_base_2, None, "e has the base 2"),
     "no sum in backward": Bug(None, lambda dy, y: dy * y, "the gradient of s is left out"),
@@ -170,12 +170,12 @@ LOG_SOFTMAX = {
     "a partial tile": Bug(
         partial(log_softmax, total=lambda e: along(whole_tiles(e))),
         None,
-        "s is without the last n % 64 elements",
+        "the last, partial block of 64 columns is left out of s",
     ),
     "the sum of another row": Bug(
         partial(log_softmax, total=lambda e: rolled(along(e))),
         None,
-        "s is that of the previous row",
+        "s is that of the row before",
     ),
     "no sum in backward": Bug(None, lambda dy, _: dy, "left out"),
 }
@@ -215,12 +215,12 @@ CROSS_ENTROPY = {
     "a partial tile": Bug(
         partial(cross_entropy, total=lambda e: along(whole_tiles(e))),
         None,
-        "s is without the last n % 64 elements",
+        "the last, partial block of 64 columns is left out of s",
     ),
     "the sum of another row": Bug(
         partial(cross_entropy, total=lambda e: rolled(along(e))),
         None,
-        "s is that of the previous row",
+        "s is that of the row before",
     ),
     "no one at the label": Bug(
         None, partial(cross_entropy_backward, at_label=0.0), "the gradient of at_label is left out"
@@ -260,10 +260,10 @@ L2_NORM = {
     "a partial tile": Bug(
         partial(l2_norm, total=lambda e: along(whole_tiles(e))),
         None,
-        "w is without the last n % 64 elements",
+        "the last, partial block of 64 columns is left out of w",
     ),
     "the sum of another row": Bug(
-        partial(l2_norm, total=lambda e: rolled(along(e))), None, "that of the previous row"
+        partial(l2_norm, total=lambda e: rolled(along(e))), None, "that of the row before"
     ),
     "the root is detached": Bug(
         None, lambda dy, saved: dy * saved[1], "(the gradient of w)*x) is left out"

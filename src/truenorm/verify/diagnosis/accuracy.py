@@ -470,14 +470,21 @@ def _is_repeated(one: Candidate, other: Candidate) -> bool:
 
 
 def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool:
-    """Return True if two hypotheses agree in all cases, within the tolerance or `relative`."""
+    """Return True if two hypotheses agree in all cases, within the tolerance or `relative`.
+
+    The relative distance is that from elements of the size of their row: terms may cancel.
+    """
     with np.errstate(all="ignore"):
         for case, mine in one.matches.items():
             theirs = other.matches.get(case)
-            tolerance = relative * np.abs(mine.values) if relative else mine.tolerance
+            tolerance = relative * _sizes(mine.values) if relative else mine.tolerance
             if theirs and not (distance(mine.values, theirs.values) <= tolerance).all():
                 return False
     return True
+
+
+def _sizes(values: Float64s) -> Float64s:
+    return np.maximum(np.abs(values), _row_rms(values))
 
 
 def compare_with_hypothesis(
@@ -487,7 +494,7 @@ def compare_with_hypothesis(
     exact, output = expected(evidence.case), evidence.output
     kind = exact.types[output]
     with np.errstate(all="ignore"):
-        right = exact.wide[output]
+        right, allowed = exact.wide[output], _allowed(evidence.case, output, power)
         values = np.broadcast_to(hypothesis(evidence.case), right.shape)
         # Above the range of the type, the result is infinite.
         overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
@@ -499,7 +506,7 @@ def compare_with_hypothesis(
         if (from_result <= tolerance + CLOSE * np.abs(values)).all():
             own = evidence.case.operation.knowledge.scale_of(output, words, evidence.case)
             tolerance = np.maximum(tolerance, exact.unit(output) * _roundings(evidence) * own)
-        from_exact, allowed = distance(values, right), exact.allowed(output, power)
+        from_exact = distance(values, right)
         match = Match(
             values,
             tolerance,
@@ -510,7 +517,7 @@ def compare_with_hypothesis(
         if not match.fits:
             return match
         from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
-        ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
+        ulps = ulps_of(_sizes(_finite(values)), kind)
         rms_distance, contrast = _rms(from_result / tolerance), _rms(from_right / tolerance)
         tells = MIN_RATIO * rms_distance <= contrast
         return match._replace(
@@ -520,6 +527,18 @@ def compare_with_hypothesis(
             ulp=float((from_result / ulps).max(initial=0.0)),
             share=_share(evidence, values, tolerance),
         )
+
+
+@lru_cache(maxsize=RECENT)
+def _allowed(case: Case, output: str, power: int) -> Float64s:
+    return expected(case).allowed(output, power)
+
+
+@lru_cache(maxsize=RECENT)
+def _scale_and_sizes(case: Case, output: str) -> tuple[Float64s, Float64s]:
+    """Return the natural scale of an exact answer, and the root mean square of its rows."""
+    exact = expected(case)
+    return exact.scale(output), _row_rms(exact.wide[output])
 
 
 @lru_cache(maxsize=RECENT)
@@ -590,9 +609,10 @@ def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s, power: int
     allowed, or another bug could hide there.
     """
     exact, output = expected(evidence.case), evidence.output
-    ratio = sizes / _row_rms(exact.wide[output])
+    scale, right = _scale_and_sizes(evidence.case, output)
+    ratio = sizes / right
     rounding = exact.unit(output) * _roundings(evidence)
-    allowed = rounding * exact.scale(output)
+    allowed = rounding * scale
     if power:
         unit = min(exact.unit(output), FLOAT32_ROUNDOFF)
         allowed += NOISE * unit * exact.factor(output, power) * exact.scale(output, power)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -382,7 +382,13 @@ def explain_special(output: str, cases: Sequence[CaseRecords]) -> str:
     }
     special = [each.case for each in cases if each.case.kind == "special"]
     for name in special[0].inputs if special else ():
-        causes[f"non-finite values of {name} are replaced by 0"] = partial(_input_replaced, name)
+        causes[f"non-finite values of {name} are replaced by 0"] = partial(
+            _input_replaced, name, _is_not_finite
+        )
+        causes[f"NaN in {name} is replaced by 0"] = partial(_input_replaced, name, np.isnan)
+        causes[f"of a row, NaN in {name} reaches only its own column of {output}"] = partial(
+            _nan_contained, name
+        )
         causes[f"a non-finite value of {name} makes all of {output} NaN"] = partial(_spread, name)
     consistent = _consistent_causes(output, cases, "special", causes)
     return consistent[0] if len(consistent) == 1 else ""
@@ -421,16 +427,42 @@ def _spread(name: str, case: Case, output: str, result: Float64s) -> int:
     finite = np.isfinite(expected(case).wide[output])
     if not _is_finite(case, name):
         return int(finite.sum()) if np.isnan(result).all() else CONTRADICTED
+    return _right_if_special(case, output, result)
+
+
+def _right_if_special(case: Case, output: str, result: Float64s) -> int:
+    """Return 0 if the finite elements are accurate, and no other element is finite."""
+    finite = np.isfinite(expected(case).wide[output])
     right = _finite_are_accurate(case, output, result) and not np.isfinite(result[~finite]).any()
     return 0 if right else CONTRADICTED
 
 
-def _input_replaced(name: str, case: Case, output: str, result: Float64s) -> int:
+def _nan_contained(name: str, case: Case, output: str, result: Float64s) -> int:
+    """Count finite elements of rows with a NaN: the statistics of the row have ignored it."""
+    array: Array | None = case.rows.get(name)
+    nan = np.isnan(array.astype(np.float64)) if array is not None else np.zeros(1, bool)
+    if not nan.any() or nan.shape != result.shape:
+        return _right_if_special(case, output, result)
+    beyond = np.isnan(expected(case).wide[output]) & nan.any(axis=-1, keepdims=True) & ~nan
+    contained = np.isnan(result[nan]).all() and np.isfinite(result[beyond]).all()
+    return int(beyond.sum()) if contained else CONTRADICTED
+
+
+def _is_not_finite(values: Float64s) -> Any:
+    return ~np.isfinite(values)
+
+
+def _input_replaced(
+    name: str,
+    replaced: Callable[[Float64s], Any],
+    case: Case,
+    output: str,
+    result: Float64s,
+) -> int:
     array: Array | None = case.inputs[name]
-    if array is None or _is_finite(case, name):
-        return _spread(name, case, output, result)
-    wide = array.astype(np.float64)
-    zeros = np.where(np.isfinite(wide), wide, 0.0).astype(array.dtype)
+    if array is None or not replaced(wide := array.astype(np.float64)).any():
+        return _right_if_special(case, output, result)
+    zeros = np.where(replaced(wide), 0.0, wide).astype(array.dtype)
     if not is_accurate(computed(case.with_inputs(**{name: zeros})), output, result).all():
         return CONTRADICTED
     return int((~is_accurate(expected(case), output, result)).sum())

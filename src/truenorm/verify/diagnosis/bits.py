@@ -27,6 +27,10 @@ FEW, MOST = 8, 0.95
 recipes that match, one is named if it has this share of those elements against each other one."""
 
 
+HUGE = 2**13
+"""Elements of a case that is compared last."""
+
+
 class Bits(NamedTuple):
     """The bits by one computation in all cases, and where they are decided."""
 
@@ -68,10 +72,11 @@ def _share(one: Float64s, other: Float64s) -> float:
 def diagnose_bits(results: Collection[tuple[Case, Array]], output: str) -> Diagnosis:
     """Return the roundings or the hypotheses that have the bits of results without a recipe.
 
-    A hypothesis is rounded once. Of several computations with the bits, none is named unless all
-    are the same here.
+    A hypothesis is rounded once, and must not have the bits of the exact answer. Of several
+    computations with the bits, none is named unless all are the same here.
     """
-    order = sorted(results, key=lambda each: -each[1].size)  # large cases rule out most
+    # Large cases rule out most; in huge ones, thousands of hypotheses take long to compute.
+    order = sorted(results, key=lambda each: (each[1].size > HUGE, -each[1].size))
     first = order[0][0]
     roundings = first.operation.knowledge.inner_roundings(first.dtype)
     hypotheses: dict[str, RoundedResult] = {
@@ -83,10 +88,19 @@ def diagnose_bits(results: Collection[tuple[Case, Array]], output: str) -> Diagn
     names = [*matching][:1]
     if not matching:
         matching, same = _with_bits(order, hypotheses, SAME_BITS), SAME_BITS
-        names = [*matching]
-    if not names or not all(matching[names[0]].agrees(each, same) for each in matching.values()):
+        right = Bits.joined(
+            [_rounded_once(output, partial(_right, output), case) for case, _ in order]
+        )
+        names = [words for words, bits in matching.items() if not bits.agrees(right, same)]
+    if not names or not all(
+        matching[names[0]].agrees(each, same) for each in map(matching.__getitem__, names)
+    ):
         return Diagnosis("", tried)
     return Diagnosis(f"{', or '.join(names)} (matches the bits of {output})", tried)
+
+
+def _right(output: str, case: Case) -> Float64s:
+    return expected(case).number(output)
 
 
 def _rounded_once(output: str, hypothesis: Hypothesis, case: Case) -> RecipeResult:

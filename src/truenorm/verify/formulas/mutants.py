@@ -4,25 +4,27 @@ A mutant changes the numbers of some steps; its words, which follow "if", are ma
 these steps. Nothing here knows an operation.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.formulas import indices
 from truenorm.verify.formulas.answers import Given
-from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, result_of
+from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, part_of, result_of
 from truenorm.verify.formulas.functions import FUNCTIONS
 from truenorm.verify.formulas.graph import SUMS, Node, needed
+from truenorm.verify.formulas.indices import Indexed
+from truenorm.verify.formulas.other_functions import OTHER_FUNCTIONS
 from truenorm.verify.formulas.rounding import accumulate_rows, rounded
 from truenorm.verify.formulas.running_error import Erring
 from truenorm.verify.formulas.tolerance import natural_scales
 from truenorm.verify.types import Array, Float64s, unit_roundoff
 
 NARROW = ("bfloat16", "float16")
-BLOCKS = (16, 32, 64, 128, 256)
-"""Elements that kernels read at a time."""
 LARGEST_EXP = 88.72
 """exp overflows in float32 above it."""
 
@@ -47,11 +49,13 @@ class Run:
         """Return an output with some steps changed."""
         self.right(output)
         values: Values = {}
-        for node in needed(output):
+        for node in _in_order(output):
+            if node not in changes and values.keys().isdisjoint(node.args):
+                continue
             args = [values.get(each, self._right[each]) for each in node.args]
             if node in changes:
                 values[node] = np.asarray(changes[node](self, node, args))
-            elif not values.keys().isdisjoint(node.args):
+            else:
                 values[node] = result_of(node, args, Floats, self.given)
         return np.asarray(values.get(output, self._right[output]))
 
@@ -83,6 +87,11 @@ class Run:
 
         self.right(output)
         return natural_scales({"": output}, self.given, self.kind, 0, change)[""].error
+
+
+@cache
+def _in_order(output: Node) -> list[Node]:
+    return needed(output)
 
 
 Change = Callable[[Run, Node, list[Any]], Any]
@@ -183,6 +192,10 @@ class Formula:
         some = [each for each in self.steps if each in used and each.name and each.op != "given"]
         return self.by_pass([each for each in some if 0 in each.axes and len(each.axes) < full])
 
+    def name_of(self, axes: Sequence[int]) -> tuple[str, str]:
+        """Return the name of an element along axes, and of several."""
+        return self.axes[axes[0]][1:] if len(axes) == 1 else ("element", "elements")
+
     def means(self) -> list[list[Node]]:
         """Return sums along rows or units: see `by_pass`."""
         return self.by_pass([each for each in self.steps if each.op in SUMS and each.name])
@@ -234,28 +247,81 @@ def _factors(of: Formula) -> Mutants:
 
 
 def _means(of: Formula) -> Mutants:
-    """Yield sums along units that are divided otherwise, or lack elements."""
+    """Yield sums along units that are divided otherwise, not taken, or those of other elements."""
     within = {axis for part in of.means() for node in part for axis in node.settings[0]}
     outer = [each for each in of.axes[1:] if each.number not in within]
     for part in of.means():
-        divided: dict[str, Change] = {"divided by n - 1": _by_one_less}
+        are, sums = _listed(part, "is", "are"), _listed(part, "", "").rstrip()
+        divided: dict[str, Change] = {
+            f"{are} divided by {words}": partial(_over, size)
+            for words, size in _divisors(of, part[0]).items()
+        }
         if part[0].op == "mean":
-            divided["a sum, not divided by n"] = _not_divided
+            divided[f"{are} a sum, not divided by n"] = _not_divided
         else:
-            divided["averaged, not summed"] = _averaged
-        for words, change in divided.items():
-            yield f"{_listed(part, 'is', 'are')} {words}", dict.fromkeys(part, change)
-        for block in BLOCKS:
-            words = f"{_listed(part, 'is', 'are')} without the last n % {block} elements"
-            yield words, dict.fromkeys(part, partial(_of_whole_blocks, block))
+            divided[f"{are} averaged, not summed"] = _averaged
+        yield from ((words, dict.fromkeys(part, change)) for words, change in divided.items())
+        yield from _not_taken(of, part)
+        one, many = of.name_of(part[0].settings[0])
+        for words, weights in indices.weights(one, many, "n", of=sums):
+            yield words, dict.fromkeys(part, partial(_weighted, weights, False))
+            if part[0].op == "mean":
+                counted = partial(_weighted, weights, True)
+                yield f"{words}: it is divided by the rest", dict.fromkeys(part, counted)
         for axis in outer if of.is_backward(part[0]) else ():
             words = f"{_listed(part, 'is that', 'are those')} of all {axis.plural}"
             yield words, dict.fromkeys(part, changed(partial(_of_all, axis.number)))
+        for n in indices.BLOCKS if 0 in part[0].axes else ():
+            words = f"{_listed(part, 'is that', 'are those')} of all rows of a block of {n}"
+            pooled = partial(indices.averaged_in_blocks, n)
+            yield words, dict.fromkeys(part, changed(lambda _, each, f=pooled: f(each)))  # type: ignore[misc]
 
 
-def _by_one_less(run: Run, node: Node, args: list[Any]) -> Any:
-    count = count_along(args[0].shape, *node.settings)
-    return result_of(node, args, Floats, run.given) * (count / max(count - 1, 1))
+def _not_taken(of: Formula, part: Sequence[Node]) -> Mutants:
+    """Yield elements in place of their sum, where all steps behind it have elements of a unit."""
+    whole = all(each.op != "first" for each in of.steps) and 0 in of.output.axes
+    for node in part if len(part) == 1 and whole and of.is_backward(part[0]) else ():
+        yield f"{node!r} is not taken: {node.args[0]!r} is used", {node: partial(_argument, 0)}
+
+
+Size = Callable[[Sequence[int]], float]
+"""Returns a divisor from the sizes of axes."""
+
+
+def _divisors(of: Formula, node: Node) -> dict[str, Size]:
+    """Return wrong divisors of a sum along some axes."""
+    table: dict[str, Size] = {
+        "n - 1": lambda sizes: max(math.prod(sizes) - 1, 1),
+        "n + 1": lambda sizes: math.prod(sizes) + 1,
+        "the next power of two": lambda sizes: 1 << (math.prod(sizes) - 1).bit_length(),
+    }
+    axes = node.settings[0]
+    for place, number in enumerate(axes if len(axes) > 1 else ()):
+        words = f"the number of {of.axes[number].plural}"
+        table[words] = lambda sizes, place=place: sizes[place]  # type: ignore[misc]
+        table[f"n less {words}"] = lambda sizes, place=place: max(  # type: ignore[misc]
+            math.prod(sizes) - sizes[place], 1
+        )
+    return table
+
+
+def _over(size: Size, run: Run, node: Node, args: list[Any]) -> Any:
+    """Return a sum or a mean with another divisor; a sum is divided by n before."""
+    axes, *share = node.settings
+    count = count_along(args[0].shape, axes, *share)
+    sizes = [args[0].shape[each] for each in axes]
+    sizes[-1] = part_of(sizes[-1], *share) if share else sizes[-1]
+    return result_of(node, args, Floats, run.given) * (count / size(sizes))
+
+
+def _weighted(weights: Indexed, counted: bool, run: Run, node: Node, args: list[Any]) -> Any:
+    """Return a sum of elements with weights; if they count, a mean is divided by their sum."""
+    (terms,), axes = args, node.settings[0]
+    factors = weights(count_along(terms.shape, axes))
+    if counted:
+        factors = factors / (factors.mean() or 1.0)
+    shape = [each if k in axes else 1 for k, each in enumerate(terms.shape)]
+    return result_of(node, [terms * factors.reshape(shape)], Floats, run.given)
 
 
 def _not_divided(_: Run, node: Node, args: list[Any]) -> Any:
@@ -268,15 +334,6 @@ def _averaged(_: Run, node: Node, args: list[Any]) -> Any:
 
 def _of_all(axis: int, _: Run, values: Array) -> Array:
     return np.broadcast_to(values.mean(axis=axis, keepdims=True), values.shape)
-
-
-def _of_whole_blocks(block: int, run: Run, node: Node, args: list[Any]) -> Any:
-    """Return a sum without the elements behind the last whole block; a short one counts."""
-    (terms,), axes = args, node.settings[0]
-    size = count_along(terms.shape, axes)
-    kept = np.arange(size) < (size - size % block or size)
-    shape = [each if k in axes else 1 for k, each in enumerate(terms.shape)]
-    return result_of(node, [np.where(kept.reshape(shape), terms, 0.0)], Floats, run.given)
 
 
 def _roots(of: Formula) -> Mutants:
@@ -353,23 +410,6 @@ def _functions(of: Formula) -> Mutants:
             yield f"{node!r} has no minus sign", {node: _halves_swapped}
 
 
-TWO_OVER_PI = 2 / np.pi
-OTHER_FUNCTIONS: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "exp": {"{!r} has the base 2": np.exp2},
-    "log": {"{!r} has the base 2": np.log2, "{!r} is log(1 + x)": np.log1p},
-    "tanh": {"{!r} is a sigmoid": lambda x: 1 / (1 + np.exp(-x))},
-    "sigmoid": {"{!r} is a tanh": np.tanh},
-    "erf": {
-        "{!r} is approximated by tanh": lambda x: np.tanh(
-            np.sqrt(2 * TWO_OVER_PI) * (x + 2 * 0.044715 * x**3)
-        ),
-        "{!r} is approximated by a sigmoid": lambda x: np.tanh(0.851 * np.sqrt(2) * x),
-    },
-    "abs": {"the magnitude is not taken in {!r}": lambda x: x},
-}
-"""By step: other functions of its argument, with the words for them."""
-
-
 def _of_argument(function: Callable[[Any], Any], _: Run, __: Node, args: list[Any]) -> Any:
     return function(args[0])
 
@@ -412,13 +452,13 @@ def _units(of: Formula) -> Mutants:
         for axis in of.axes:
             if all(axis.number in each.axes for each in nodes):
                 those = _listed(nodes, "is that", "are those")
-                for words, step in (("next", -1), ("previous", 1)):
-                    move = partial(_rolled, step, axis.number)
-                    yield f"{those} of the {words} {axis.name}", dict.fromkeys(nodes, move)
+                for words, index in indices.places(axis.name, axis.plural, those):
+                    move = partial(_placed, index, axis.number)
+                    yield words, dict.fromkeys(nodes, changed(move))
 
 
-def _rolled(step: int, axis: int, run: Run, node: Node, _: list[Any]) -> Any:
-    return np.roll(run.right(node), step, axis=axis)
+def _placed(index: Indexed, axis: int, _: Run, values: Any) -> Any:
+    return values.take(index(values.shape[axis]), axis=axis)
 
 
 def _inputs(of: Formula) -> Mutants:
@@ -428,9 +468,7 @@ def _inputs(of: Formula) -> Mutants:
             yield f"{node!r} is left out: it is 1", {node: changed(partial(_constant, 1.0))}
     for group in of.inputs:
         for nodes in together_and_alone([each for each in group if each in of.steps]):
-            those = _listed(nodes, "is that", "are those")
-            for words, move in (OTHER_ROWS if 0 in nodes[0].axes else OTHER_COLUMNS).items():
-                yield f"{those} of the {words}", dict.fromkeys(nodes, changed(move))
+            yield from _misplaced(of, nodes)
             for kind in NARROW:
                 words = f"{_listed(nodes, 'is', 'are')} rounded to {kind}"
                 yield words, dict.fromkeys(nodes, to_type(kind))
@@ -439,16 +477,32 @@ def _inputs(of: Formula) -> Mutants:
             yield f"{one!r} and {other!r} are exchanged", exchanged
 
 
-OTHER_COLUMNS: dict[str, Callable[[Run, Any], Any]] = {
-    "next column": lambda _, each: np.roll(each, -1),
-    "column before": lambda _, each: np.roll(each, 1),
-    "first column": lambda _, each: np.full_like(each, each.flat[0]),
-}
-OTHER_ROWS: dict[str, Callable[[Run, Any], Any]] = {
-    "next row": lambda _, each: np.roll(each, -1, axis=0),
-    "row before": lambda _, each: np.roll(each, 1, axis=0),
-    "first row": lambda _, each: np.broadcast_to(each[:1], each.shape),
-}
+def _misplaced(of: Formula, nodes: Sequence[Node]) -> Mutants:
+    """Yield inputs that are read at other indices."""
+    those, read = _listed(nodes, "is that", "are those"), _listed(nodes, "is", "are")
+    axes = nodes[0].axes
+    for axis in of.axes:
+        if axis.number in axes:
+            for words, index in indices.places(axis.name, axis.plural, those):
+                yield words, dict.fromkeys(nodes, changed(partial(_placed, index, axis.number)))
+        elif axes and axis.number in of.output.axes:
+            words = f"{read} indexed by {axis.name}, not by {of.name_of(sorted(axes))[0]}"
+            by = partial(_indexed_by, axis.number, len(of.axes), next(iter(of.results.values())))
+            yield words, dict.fromkeys(nodes, changed(by))
+    if len(axes) > 1 and 0 not in axes:
+        for words, index in indices.places("column", "columns", those):
+            yield words, dict.fromkeys(nodes, changed(partial(_placed_among_all, index)))
+
+
+def _placed_among_all(index: Indexed, _: Run, values: Any) -> Any:
+    return values.reshape(-1)[index(values.size)].reshape(values.shape)
+
+
+def _indexed_by(axis: int, count: int, like: Node, run: Run, values: Any) -> Any:
+    """Return the numbers of an input at the indices of an axis that the input does not have."""
+    size = run.right(like).shape[axis]
+    shape = [size if k == axis else 1 for k in range(count)]
+    return values.reshape(-1)[np.arange(size) % values.size].reshape(shape)
 
 
 def _other(node: Node, run: Run, *_: Any) -> Any:
@@ -503,24 +557,25 @@ def _outputs(of: Formula) -> Mutants:
     summed = of.output.settings[0]
     for axis in of.axes:
         if axis.number in summed:
-            for words, part in PARTS.items():
-                text = words.format(axis.name, axis.plural)
-                yield text, {of.output: partial(_of_part, part, axis.number)}
+            rules: dict[str, Indexed] = {
+                f"it is that of the {which} {axis.name}": partial(_only, place)
+                for which, place in (("first", 0), ("last", -1))
+            }
+            count = "n" if axis.number else "N"
+            for words, weights in (*rules.items(), *indices.weights(*axis[1:], count)):
+                some = with_argument(0, partial(_weighted_along, weights, axis.number))
+                yield words, {of.output: some}
     if summed:
         yield "it is summed in the type of x", {of.output: _in_type_of_x}
 
 
-PARTS: dict[str, Callable[[int], slice]] = {
-    "it is that of the first {}": lambda _: slice(1),
-    "it is that of the last {}": lambda _: slice(-1, None),
-    "the second half of the {1} is left out": lambda size: slice(max(1, size // 2)),
-}
+def _only(place: int, size: int) -> Array:
+    return np.asarray(np.arange(size) == place % size)
 
 
-def _of_part(part: Callable[[int], slice], axis: int, _: Run, node: Node, args: list[Any]) -> Any:
-    size = args[0].shape[axis]
-    some = np.take(args[0], range(size)[part(size)], axis=axis)
-    return Floats.sum(some, node.settings[0])
+def _weighted_along(weights: Indexed, axis: int, _: Run, terms: Any) -> Any:
+    factors = weights(terms.shape[axis])
+    return terms * factors.reshape(-1, *(1,) * (terms.ndim - axis - 1))
 
 
 def _in_type_of_x(run: Run, node: Node, args: list[Any]) -> Any:
@@ -531,17 +586,5 @@ def _in_type_of_x(run: Run, node: Node, args: list[Any]) -> Any:
     return np.moveaxis(total.reshape(1, *moved.shape[1:]), 0, axis)
 
 
-SOURCES: tuple[Callable[[Formula], Mutants], ...] = (
-    *(
-        _terms,
-        _factors,
-        _means,
-        _roots,
-        _functions,
-        _units,
-        _inputs,
-        _roundings,
-        _other_steps,
-        _outputs,
-    ),
-)
+OF_STEPS = (_terms, _factors, _means, _roots, _functions, _roundings)
+SOURCES = (*OF_STEPS, _units, _inputs, _other_steps, _outputs)

@@ -349,13 +349,35 @@ class TestValues:
         cause = behaviour.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
         assert "infinity by the largest number" in cause
 
-    def test_non_finite_inputs_that_are_replaced(self) -> None:
+    @pytest.mark.parametrize(
+        ("replaced", "cause"),
+        [
+            (lambda x: ~np.isfinite(x), "non-finite values of x are replaced by 0"),
+            (np.isnan, "NaN in x is replaced by 0"),
+        ],
+        ids=["not finite", "NaN"],
+    )
+    def test_inputs_that_are_replaced(
+        self, replaced: Callable[[Array], Array], cause: str
+    ) -> None:
         cases = []
         for case in cases_of("special"):
-            with_zeros = case.with_inputs(x=np.where(np.isfinite(case.x), case.x, np.float32(0)))
+            with_zeros = case.with_inputs(x=np.where(replaced(case.x), np.float32(0), case.x))
             cases.append(records_of(case, (PLAIN, {"y": right(with_zeros, "y")})))
-        cause = behaviour.explain_special("y", cases)
-        assert cause == "non-finite values of x are replaced by 0"
+        assert behaviour.explain_special("y", cases) == cause
+
+    @pytest.mark.parametrize(("column", "cause"), [
+        (np.float32(np.nan), "of a row, NaN in x reaches only its own column of y"),
+        (np.float32(1), ""),
+    ], ids=["NaN", "number"])  # fmt: skip
+    def test_nan_that_statistics_ignore(self, column: Array, cause: str) -> None:
+        cases = []
+        for case in cases_of("special"):
+            nan = np.isnan(case.x)
+            rows = nan.any(axis=1, keepdims=True)
+            y = np.where(nan, column, np.where(rows, np.float32(2), right(case, "y")))
+            cases.append(records_of(case, (PLAIN, {"y": y})))
+        assert behaviour.explain_special("y", cases) == cause
 
     @pytest.mark.parametrize(
         ("change", "cause"),

@@ -13,6 +13,7 @@ from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.bits import diagnose_bits
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.operation import Case
+from truenorm.verify.oracle import expected
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array, Float64s, dtype_of
 
@@ -197,6 +198,12 @@ def test_hypothesis_with_the_bits_of_y(words: str) -> None:
     hypothesis = tv.LAYER_NORM.knowledge.hypotheses("y")[words]
     results = [(case, to_bfloat16(hypothesis(case))) for case in telling()]
     assert diagnose_bits(results, "y").cause == f"{words} (matches the bits of y)"
+
+
+def test_a_hypothesis_with_the_bits_of_the_exact_answer_says_nothing() -> None:
+    """Where no input has gaps in memory, none can be misread."""
+    results = [(case, to_bfloat16(expected(case).number("y"))) for case in telling()]
+    assert not diagnose_bits(results, "y").cause
 
 
 def test_two_percent_of_other_bits_are_too_many() -> None:

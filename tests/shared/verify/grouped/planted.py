@@ -451,7 +451,7 @@ PLANTED = (
         "apex",
         OneForNoVariance,
         GROUP_NORM,
-        "r is 1 where the mean square is 0",
+        "1/sqrt(... + eps) is 1 where the mean square is 0",
     ),
     Planted("mean in bfloat16", "pytorch#77507", MomentsInBfloat16, GROUP_NORM, "", "bfloat16"),
     Planted(
@@ -459,10 +459,10 @@ PLANTED = (
         "Liger",
         StatisticsSavedInBfloat16,
         GROUP_NORM,
-        "the mean and r are rounded to bfloat16",
+        "the mean and 1/sqrt(... + eps) are rounded to bfloat16",
         "bfloat16",
     ),
-    Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "the mean square is divided by n - 1"),
+    Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "the variance is divided by n - 1"),
     Planted("dgamma in bfloat16", "pytorch#140913", ColumnsInBfloat16, GROUP_NORM, "", "bfloat16"),
     Planted("variance in float16", "mlx#4228", VarianceInFloat16, GROUP_NORM, "", "float16"),
     Planted("gamma by group", "", GammaByGroup, GROUP_NORM, "first column of a group"),
@@ -589,7 +589,7 @@ PLANTED = (
         "",
         OfChannels,
         GROUP_NORM,
-        "the mean and the mean square are over places, not channels and places",
+        "the mean and the variance are over places, not channels and places",
     ),
     Planted(
         "mean of a channel",
@@ -619,5 +619,11 @@ PLANTED = (
         OVER_CHANNELS,
         "mean(g) and mean(g*xhat) are over places, not channels",
     ),
-    Planted("tail of a block", "", TailLeftOut, GROUP_NORM, "without the last n % 64 elements"),
+    Planted(
+        "tail of a block",
+        "",
+        TailLeftOut,
+        GROUP_NORM,
+        "the last, partial block of 64 elements is left out",
+    ),
 )

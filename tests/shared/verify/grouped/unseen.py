@@ -163,7 +163,7 @@ UNSEEN = (
     Unseen(
         UnitBefore,
         GROUPED,
-        dict.fromkeys(("y", "dx", "dgamma"), "r is that of the previous group"),
+        dict.fromkeys(("y", "dx", "dgamma"), "1/sqrt(... + eps) is that of the group before"),
     ),
     Unseen(NoBeta, GROUP_NORM, {"y": "beta is left out"}),
     Unseen(NoGain, SILU, dict.fromkeys(("y", "dz"), "gamma is left out of xhat*gamma")),

@@ -4,20 +4,17 @@ Most hypotheses are mutants of the formula. The hypotheses of this file are abou
 rows, the order of numbers in memory, and the options of a norm.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, lru_cache, partial
-from itertools import combinations
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.formulas.arithmetic import Floats, result_of
-from truenorm.verify.formulas.graph import Node
-from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Mutants, Run, changed
+from truenorm.verify.formulas.mutants import Run, changed
+from truenorm.verify.norms.changes import R
+from truenorm.verify.norms.grouped.derived import axes_of, derived_of, mutated, other_axes, shaped
 from truenorm.verify.norms.grouped.formulas import (
-    MODULATION,
-    Key,
     Steps,
     given_of,
     graph_of,
@@ -28,8 +25,6 @@ from truenorm.verify.norms.norm import Geometry, Norm
 from truenorm.verify.operation import Case, Hypothesis
 from truenorm.verify.types import Float64s
 
-RECENT = 64
-"""Cases whose steps stay in memory."""
 Inputs = Callable[[Case], Case]
 Divide = Callable[[Geometry], Geometry]
 
@@ -37,97 +32,18 @@ Divide = Callable[[Geometry], Geometry]
 @cache
 def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
     """Return the hypotheses about an output by their words."""
-    key = Key.of(norm.geometry_of(1, "as-1x1"), (each.name for each in norm.inputs))
     return {
         **_of_division(norm, output),
         **_of_statistics(norm, output),
         **_of_options(norm, output),
         **_of_inputs(norm, output),
-        **{each: partial(_mutated, norm, output, each) for each in _mutants(norm, output, key)},
+        **derived_of(norm, output),
     }
-
-
-@cache
-def _mutants(norm: Norm, output: str, key: Key) -> dict[str, Changes]:
-    """Return the mutants of the formula by their words."""
-    graph = graph_of(norm, key)
-    if output not in graph:
-        return {}
-    results = {each.name: graph[each.name] for each in norm.outputs if each.name in graph}
-    axes = [Axis(0, "row", "rows"), *_axes_of(norm, key.axes)]
-    gradients = norm.inputs_of("gradient")
-    alone = [[name] for name in (*norm.inputs_of("data"), *gradients) if name not in MODULATION]
-    inputs = [norm.parameters, MODULATION, *alone]
-    formula = Formula(output, results, inputs, gradients, axes)
-    return formula.mutants() | (dict(_over_other_axes(formula)) if norm.share == 1 else {})
-
-
-def _over_other_axes(formula: Formula) -> Mutants:
-    """Yield means that are taken over other axes than those of a unit, some means or all."""
-    parts = formula.means()
-    every = [*dict.fromkeys(node for part in parts for node in part)]
-    for part, name in [*zip(parts, map(_listed, parts), strict=True), (every, "means are")]:
-        unit = part[0].settings[0] if part else ()
-        for axes, words in _other_axes(formula.axes[1:], unit):
-            yield f"{name} {words}", dict.fromkeys(part, partial(_along, axes))
-
-
-def _listed(nodes: Sequence[Node]) -> str:
-    return f"{' and '.join(map(repr, nodes))} {'are' if len(nodes) > 1 else 'is'}"
-
-
-def _other_axes(
-    axes: Sequence[Axis], unit: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield other axes than those of a unit, and the words for them."""
-    names = {each.number: each.plural for each in axes}
-    for count in range(1, len(names) + 1 if unit else 1):
-        for some in combinations(names, count):
-            over, instead = (" and ".join(names[each] for each in one) for one in (some, unit))
-            if some != tuple(unit):
-                yield some, f"over {over}, not {instead}"
-
-
-def _along(axes: tuple[int, ...], run: Run, node: Node, args: list[Any]) -> Any:
-    """Return a sum or a mean along other axes."""
-    other = Node(node.op, node.args, (), (axes, *node.settings[1:]))
-    return result_of(other, args, Floats, run.given)
-
-
-def _axes_of(norm: Norm, letters: str) -> list[Axis]:
-    """Return the axes of a row."""
-    return [Axis(k, *_axis_words(norm, each)) for k, each in enumerate(letters.split(), 1)]
-
-
-def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
-    """Return the singular and the plural of the things that an axis of a row numbers."""
-    if letter == "t":
-        return ("head", "heads") if norm.heads else ("row of a sample", "rows of a sample")
-    of_groups = "channel" if norm.name == "instance_norm" else "group"
-    names = {"g": of_groups, "c": "channel", "s": "place", "d": "column", "a": "outer place"}
-    return names[letter], f"{names[letter]}s"
 
 
 def unchanged_of(norm: Norm, output: str) -> Hypothesis:
     """Return the output by the formula."""
-    return partial(_mutated, norm, output, "")
-
-
-@lru_cache(maxsize=RECENT)
-def _run(norm: Norm, case: Case) -> Run:
-    return Run(given_of(norm, case, norm.geometry(case)), case.dtype)
-
-
-def _mutated(norm: Norm, output: str, words: str, case: Case) -> Float64s:
-    """Return an output by a mutant; the right output if the case lacks the input of the mutant."""
-    key = key_of(norm, case)
-    changes = _mutants(norm, output, key).get(words, {})
-    values = _run(norm, case).result(graph_of(norm, key)[output], changes)
-    return _shaped(norm, output, case, values)
-
-
-def _shaped(norm: Norm, output: str, case: Case, values: Float64s) -> Float64s:
-    return values.reshape(len(case.x), -1) if norm.is_rows(output) else values.reshape(-1)
+    return partial(mutated, norm, output, "")
 
 
 class _At(NamedTuple):
@@ -176,7 +92,7 @@ def _wrong(
             for name, change in changes.items()
             if name in graph
         }
-        return _shaped(norm, output, case, run.result(graph[output], hooks))
+        return shaped(norm, output, case, run.result(graph[output], hooks))
 
     return result
 
@@ -218,7 +134,7 @@ def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
         words = "gamma and beta are read at offset % C, as though channels were the last axis"
         table[words] = wrong(gamma=_channels_last, beta=_channels_last)
     if norm.spatial and norm.groups > 1 and output == "dgamma":
-        words = "dgamma has the mean and r of group c % G, not of c // (C/G)"
+        words = "dgamma has the mean and 1/sqrt(... + eps) of group c % G, not of c // (C/G)"
         table[words] = wrong(dgamma_terms=_of_other_groups)
     return table
 
@@ -227,8 +143,8 @@ def _of_statistics(norm: Norm, output: str) -> dict[str, Hypothesis]:
     """Return hypotheses about a variance, or a mean that is subtracted, over other axes."""
     division, table = norm.geometry_of(1, "as-1x1"), dict[str, Hypothesis]()
     if norm.centred and norm.share == 1 and norm.divisor == "mean":
-        axes = _axes_of(norm, division.axes)
-        for over, words in _other_axes(axes, division.without(division.units)):
+        axes = axes_of(norm, division.axes)
+        for over, words in other_axes(axes, division.without(division.units)):
             variance, centred = partial(_variance_over, over), partial(_centred_over, over)
             table[f"the variance is {words}"] = _wrong(norm, output, w=variance)
             table[f"the mean that is subtracted is {words}"] = _wrong(norm, output, xhat=centred)
@@ -321,7 +237,7 @@ def _of_options(norm: Norm, output: str) -> dict[str, Hypothesis]:
     if norm.gate == "self":
         table["the derivative of silu is taken at xhat"] = wrong(slope=_slope_at_xhat)
     if norm.adds and not norm.gate_first:
-        table["r is that of x without the residual"] = wrong(w=_without_residual)
+        table[f"{R} is that of x without the residual"] = wrong(w=_without_residual)
     if norm.share < 1:
         table |= {
             "all columns count for the variance": _wrong(norm.with_options(variance=""), output),

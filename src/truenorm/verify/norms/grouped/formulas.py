@@ -35,6 +35,7 @@ from truenorm.verify.formulas.graph import (
     step,
     total,
 )
+from truenorm.verify.norms.changes import R
 from truenorm.verify.norms.exact import round_sum
 from truenorm.verify.norms.norm import Geometry, Norm
 from truenorm.verify.operation import Case
@@ -67,8 +68,8 @@ def normalize(norm: Norm, u: Node, eps: Node, unit: Axes) -> Steps:
     if norm.divisor == "sum":
         w = step("the sum of squares", total(squares, unit))
     else:
-        w = step("the mean square", mean(squares, unit))
-    r = step("r", inverse_root(w + eps))
+        w = step("the variance" if norm.centred else "the mean square", mean(squares, unit))
+    r = step(R, inverse_root(w + eps))
     return {"c": c, "w": w, "r": r, "xhat": step("xhat", c * r)}
 
 

@@ -1,0 +1,130 @@
+"""Wrong indices: elements that a sum leaves out or counts twice, and elements of other places.
+
+A rule works on an axis of any length: of the columns of a row, of the rows of a sum. Kernels read
+an axis in blocks, and are often wrong at the end of a block or of the last, partial one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from truenorm.verify.types import Array, Float64s
+
+Rule = Callable[[int, Array, int], Any]
+"""Returns numbers for indices along an axis, from the size of a block and the size of the axis."""
+Indexed = Callable[[int], Array]
+"""Returns numbers for all indices along an axis of a size."""
+BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+"""Elements that kernels read at a time, or hold."""
+
+WEIGHTS: dict[str, Rule] = {
+    "the last {one} is left out{of}": lambda _, at, size: at < size - 1,
+    "the first {one} is left out{of}": lambda _, at, __: at > 0,
+    "the second half of the {many} is left out{of}": lambda _, at, size: at < max(size // 2, 1),
+    "every second {one} is left out{of}": lambda _, at, __: at % 2 == 0,
+    "the first {one} is counted twice{within}": lambda _, at, __: 1 + (at == 0),
+    "the last {one} is counted twice{within}": lambda _, at, size: 1 + (at == size - 1),
+}
+BLOCK_WEIGHTS: dict[str, Rule] = {
+    "the last, partial block of {n} {many} is left out{of}": lambda n, at, size: (
+        at < (size - size % n or size) if size > n else at >= 0
+    ),
+    "every second block of {n} {many} is left out{of}": lambda n, at, _: at // n % 2 == 0,
+    "{many} beyond the first {n} are left out{of}": lambda n, at, _: at < n,
+    "the {many} from {N} - {N} % {n} on are left out{of}": lambda n, at, size: (
+        at < size - size % n
+    ),
+    "only the last block of {n} {many} is summed{within}": lambda n, at, size: (
+        at // n == (size - 1) // n
+    ),
+    "the last of every {n} {many} is left out{of}": lambda n, at, _: at % n != n - 1,
+    "a last, partial block of {n} begins at {N} - {n} and counts {many} twice{within}": (
+        lambda n, at, size: 1 + ((at >= size - n) & (at < size - size % n) & (size % n > 0))
+    ),
+    "the last {one} is counted again, up to a multiple of {n}{within}": lambda n, at, size: (
+        1 + (at == size - 1) * (-size % n)
+    ),
+}
+"""The weights of the elements of a sum."""
+PLACES: dict[str, Rule] = {
+    "the next {one}": lambda _, at, size: (at + 1) % size,
+    "the {one} before": lambda _, at, size: (at - 1) % size,
+    "the first {one}": lambda _, at, __: 0 * at,
+    "the last {one}": lambda _, at, size: 0 * at + size - 1,
+    "the other {one} of a pair": lambda _, at, size: np.where(at ^ 1 < size, at ^ 1, at),
+}
+BLOCK_PLACES: dict[str, Rule] = {
+    "the {one} before, within blocks of {n} {many}": lambda n, at, _: at - (at % n > 0),
+    "the first {one} of each block of {n}": lambda n, at, _: at - at % n,
+    "the last {one} of each block of {n}": lambda n, at, size: np.minimum(
+        at - at % n + n - 1, size - 1
+    ),
+    "{one} i % {n}, not i": lambda n, at, _: at % n,
+}
+"""The places whose elements are used."""
+
+
+def weights(one: str, many: str, count: str, of: str = "") -> Iterator[tuple[str, Indexed]]:
+    """Yield the weights of elements in a wrong sum, with the words for them.
+
+    Parameters
+    ----------
+    one, many : str
+        The name of an element and of several, such as ``row`` and ``rows``.
+    count : str
+        The name of their number, such as ``N``.
+    of : str, optional
+        The name of the sum.
+
+    Examples
+    --------
+    >>> rules = dict(weights("column", "columns", "D", of="the mean"))
+    >>> rules["the last, partial block of 4 columns is left out of the mean"](6)
+    array([1., 1., 1., 1., 0., 0.])
+    """
+    names = {"of": f" of {of}" if of else "", "within": f" in {of}" if of else ""}
+    for words, rule in _named(WEIGHTS, BLOCK_WEIGHTS, one=one, many=many, N=count, **names):
+        yield words, lambda size, rule=rule: rule(size).astype(np.float64)  # type: ignore[misc]
+
+
+def places(one: str, many: str, those: str) -> Iterator[tuple[str, Indexed]]:
+    """Yield the indices of wrong places, with a clause that begins with `those`.
+
+    Examples
+    --------
+    >>> dict(places("row", "rows", "beta is that"))["beta is that of the row before"](3)
+    array([2, 0, 1])
+    """
+    for words, rule in _named(PLACES, BLOCK_PLACES, one=one, many=many):
+        yield f"{those} of {words}", rule
+
+
+def _named(
+    rules: Mapping[str, Rule], of_blocks: Mapping[str, Rule], **names: str
+) -> Iterator[tuple[str, Indexed]]:
+    for text, rule in rules.items():
+        yield text.format(**names), partial(_on_axis, rule, 1)
+    for n in BLOCKS:
+        for text, rule in of_blocks.items():
+            yield text.format(n=n, **names), partial(_on_axis, rule, n)
+
+
+def _on_axis(rule: Rule, n: int, size: int) -> Array:
+    return np.asarray(rule(n, np.arange(size), size))
+
+
+def averaged_in_blocks(n: int, values: Float64s) -> Float64s:
+    """Return the mean of each block along the first axis, for each element of the block.
+
+    Examples
+    --------
+    >>> averaged_in_blocks(2, np.array([1.0, 3.0, 5.0]))
+    array([2., 2., 5.])
+    """
+    starts = np.arange(0, len(values), n)
+    counts = np.diff([*starts, len(values)])
+    sums = np.add.reduceat(values, starts, axis=0)
+    means = sums / counts.reshape(-1, *(1,) * (values.ndim - 1))
+    return np.repeat(means, counts, axis=0)

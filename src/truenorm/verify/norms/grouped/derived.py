@@ -1,0 +1,107 @@
+"""Hypotheses about any norm that are derived from its formula: mutants of its steps."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache, partial
+from itertools import combinations
+from typing import Any
+
+from truenorm.verify.formulas.arithmetic import Floats, result_of
+from truenorm.verify.formulas.graph import Node
+from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Mutants, Run
+from truenorm.verify.norms.grouped.formulas import (
+    MODULATION,
+    Key,
+    given_of,
+    graph_of,
+    key_of,
+)
+from truenorm.verify.norms.norm import Norm
+from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.types import Float64s
+
+RECENT = 64
+"""Cases whose steps stay in memory."""
+
+
+@cache
+def derived_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
+    """Return the hypotheses about an output that are mutants of the formula, by their words."""
+    key = Key.of(norm.geometry_of(1, "as-1x1"), (each.name for each in norm.inputs))
+    return {each: partial(mutated, norm, output, each) for each in _mutants(norm, output, key)}
+
+
+@cache
+def _mutants(norm: Norm, output: str, key: Key) -> dict[str, Changes]:
+    """Return the mutants of the formula by their words."""
+    graph = graph_of(norm, key)
+    if output not in graph:
+        return {}
+    results = {each.name: graph[each.name] for each in norm.outputs if each.name in graph}
+    axes = [Axis(0, "row", "rows"), *axes_of(norm, key.axes)]
+    gradients = norm.inputs_of("gradient")
+    alone = [[name] for name in (*norm.inputs_of("data"), *gradients) if name not in MODULATION]
+    inputs = [norm.parameters, MODULATION, *alone]
+    formula = Formula(output, results, inputs, gradients, axes)
+    return formula.mutants() | (dict(_over_other_axes(formula)) if norm.share == 1 else {})
+
+
+def _over_other_axes(formula: Formula) -> Mutants:
+    """Yield means that are taken over other axes than those of a unit, some means or all."""
+    parts = formula.means()
+    every = [*dict.fromkeys(node for part in parts for node in part)]
+    for part, name in [*zip(parts, map(_listed, parts), strict=True), (every, "means are")]:
+        unit = part[0].settings[0] if part else ()
+        for axes, words in other_axes(formula.axes[1:], unit):
+            yield f"{name} {words}", dict.fromkeys(part, partial(_along, axes))
+
+
+def _listed(nodes: Sequence[Node]) -> str:
+    return f"{' and '.join(map(repr, nodes))} {'are' if len(nodes) > 1 else 'is'}"
+
+
+def other_axes(axes: Sequence[Axis], unit: Sequence[int]) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield other axes than those of a unit, and the words for them."""
+    names = {each.number: each.plural for each in axes}
+    for count in range(1, len(names) + 1 if unit else 1):
+        for some in combinations(names, count):
+            over, instead = (" and ".join(names[each] for each in one) for one in (some, unit))
+            if some != tuple(unit):
+                yield some, f"over {over}, not {instead}"
+
+
+def _along(axes: tuple[int, ...], run: Run, node: Node, args: list[Any]) -> Any:
+    """Return a sum or a mean along other axes."""
+    other = Node(node.op, node.args, (), (axes, *node.settings[1:]))
+    return result_of(other, args, Floats, run.given)
+
+
+def axes_of(norm: Norm, letters: str) -> list[Axis]:
+    """Return the axes of a row."""
+    return [Axis(k, *_axis_words(norm, each)) for k, each in enumerate(letters.split(), 1)]
+
+
+def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
+    """Return the singular and the plural of the things that an axis of a row numbers."""
+    if letter == "t":
+        return ("head", "heads") if norm.heads else ("row of a sample", "rows of a sample")
+    of_groups = "channel" if norm.name == "instance_norm" else "group"
+    names = {"g": of_groups, "c": "channel", "s": "place", "d": "column", "a": "outer place"}
+    return names[letter], f"{names[letter]}s"
+
+
+@lru_cache(maxsize=RECENT)
+def _run(norm: Norm, case: Case) -> Run:
+    return Run(given_of(norm, case, norm.geometry(case)), case.dtype)
+
+
+def mutated(norm: Norm, output: str, words: str, case: Case) -> Float64s:
+    """Return an output by a mutant; the right output if the case lacks the input of the mutant."""
+    key = key_of(norm, case)
+    changes = _mutants(norm, output, key).get(words, {})
+    values = _run(norm, case).result(graph_of(norm, key)[output], changes)
+    return shaped(norm, output, case, values)
+
+
+def shaped(norm: Norm, output: str, case: Case, values: Float64s) -> Float64s:
+    """Return an output in the shape that the judge has it in."""
+    return values.reshape(len(case.x), -1) if norm.is_rows(output) else values.reshape(-1)
