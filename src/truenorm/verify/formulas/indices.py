@@ -4,7 +4,8 @@ A rule works on an axis of any length: of the columns of a row, of the rows of a
 an axis in blocks, and are often wrong at the end of a block or of the last, partial one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,8 @@ from truenorm.verify.types import Array, Float64s
 
 Rule = Callable[[int, Array, int], Any]
 """Returns numbers for indices along an axis, from the size of a block and the size of the axis."""
+Size = Callable[[Sequence[int]], float]
+"""Returns a divisor from the sizes of axes."""
 Indexed = Callable[[int], Array]
 """Returns numbers for all indices along an axis of a size."""
 BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -113,6 +116,28 @@ def _named(
 
 def _on_axis(rule: Rule, n: int, size: int) -> Array:
     return np.asarray(rule(n, np.arange(size), size))
+
+
+def divisors(plurals: Sequence[str]) -> dict[str, Size]:
+    """Return wrong divisors of a sum along some axes, by their words.
+
+    Examples
+    --------
+    >>> divisors(["channels", "places"])["n less the number of places"]([3, 5])
+    10
+    """
+    table: dict[str, Size] = {
+        "n - 1": lambda sizes: max(math.prod(sizes) - 1, 1),
+        "n + 1": lambda sizes: math.prod(sizes) + 1,
+        "the next power of two": lambda sizes: 1 << (math.prod(sizes) - 1).bit_length(),
+    }
+    for place, plural in enumerate(plurals if len(plurals) > 1 else ()):
+        words = f"the number of {plural}"
+        table[words] = lambda sizes, place=place: sizes[place]  # type: ignore[misc]
+        table[f"n less {words}"] = lambda sizes, place=place: max(  # type: ignore[misc]
+            math.prod(sizes) - sizes[place], 1
+        )
+    return table
 
 
 def averaged_in_blocks(n: int, values: Float64s) -> Float64s:

@@ -4,7 +4,6 @@ A mutant changes the numbers of some steps; its words, which follow "if", are ma
 these steps. Nothing here knows an operation.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from itertools import combinations
@@ -16,8 +15,8 @@ from truenorm.verify.formulas import indices
 from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, part_of, result_of
 from truenorm.verify.formulas.functions import FUNCTIONS
-from truenorm.verify.formulas.graph import SUMS, Node, needed
-from truenorm.verify.formulas.indices import Indexed
+from truenorm.verify.formulas.graph import MOVES, SUMS, Node, needed
+from truenorm.verify.formulas.indices import Indexed, Size, divisors
 from truenorm.verify.formulas.other_functions import OTHER_FUNCTIONS
 from truenorm.verify.formulas.rounding import accumulate_rows, rounded
 from truenorm.verify.formulas.running_error import Erring
@@ -246,6 +245,24 @@ def _factors(of: Formula) -> Mutants:
                     yield f"{factor!r} is applied twice in {node!r}", {node: twice}
 
 
+def _multiplied(of: Formula) -> Mutants:
+    """Yield terms that are multiplied or divided by a factor of other steps."""
+    products = [each for each in of.steps if each.op in ("mul", "div")]
+    factors = dict.fromkeys(arg for each in products for arg in each.args)
+    for node in of.steps:
+        for place, term in enumerate(node.args if node.op in ("add", "sub") else ()):
+            for factor in factors:
+                if factor.op in ("constant", *MOVES) or not factor.axes <= node.axes:
+                    continue
+                for words, power in (("multiplied", 1), ("divided", -1)) if factor != term else ():
+                    change = with_argument(place, partial(_times_step, factor, power))
+                    yield f"{term!r} is {words} by {factor!r} in {node!r}", {node: change}
+
+
+def _times_step(factor: Node, power: int, run: Run, values: Any) -> Any:
+    return values * run.right(factor) ** power
+
+
 def _means(of: Formula) -> Mutants:
     """Yield sums along units that are divided otherwise, not taken, or those of other elements."""
     within = {axis for part in of.means() for node in part for axis in node.settings[0]}
@@ -254,7 +271,7 @@ def _means(of: Formula) -> Mutants:
         are, sums = _listed(part, "is", "are"), _listed(part, "", "").rstrip()
         divided: dict[str, Change] = {
             f"{are} divided by {words}": partial(_over, size)
-            for words, size in _divisors(of, part[0]).items()
+            for words, size in divisors([of.axes[k].plural for k in part[0].settings[0]]).items()
         }
         if part[0].op == "mean":
             divided[f"{are} a sum, not divided by n"] = _not_divided
@@ -282,27 +299,6 @@ def _not_taken(of: Formula, part: Sequence[Node]) -> Mutants:
     whole = all(each.op != "first" for each in of.steps) and 0 in of.output.axes
     for node in part if len(part) == 1 and whole and of.is_backward(part[0]) else ():
         yield f"{node!r} is not taken: {node.args[0]!r} is used", {node: partial(_argument, 0)}
-
-
-Size = Callable[[Sequence[int]], float]
-"""Returns a divisor from the sizes of axes."""
-
-
-def _divisors(of: Formula, node: Node) -> dict[str, Size]:
-    """Return wrong divisors of a sum along some axes."""
-    table: dict[str, Size] = {
-        "n - 1": lambda sizes: max(math.prod(sizes) - 1, 1),
-        "n + 1": lambda sizes: math.prod(sizes) + 1,
-        "the next power of two": lambda sizes: 1 << (math.prod(sizes) - 1).bit_length(),
-    }
-    axes = node.settings[0]
-    for place, number in enumerate(axes if len(axes) > 1 else ()):
-        words = f"the number of {of.axes[number].plural}"
-        table[words] = lambda sizes, place=place: sizes[place]  # type: ignore[misc]
-        table[f"n less {words}"] = lambda sizes, place=place: max(  # type: ignore[misc]
-            math.prod(sizes) - sizes[place], 1
-        )
-    return table
 
 
 def _over(size: Size, run: Run, node: Node, args: list[Any]) -> Any:
@@ -586,5 +582,5 @@ def _in_type_of_x(run: Run, node: Node, args: list[Any]) -> Any:
     return np.moveaxis(total.reshape(1, *moved.shape[1:]), 0, axis)
 
 
-OF_STEPS = (_terms, _factors, _means, _roots, _functions, _roundings)
+OF_STEPS = (_terms, _factors, _multiplied, _means, _roots, _functions, _roundings)
 SOURCES = (*OF_STEPS, _units, _inputs, _other_steps, _outputs)

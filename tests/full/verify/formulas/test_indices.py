@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from truenorm.verify.formulas.indices import BLOCKS, averaged_in_blocks, places, weights
+from truenorm.verify.formulas.indices import BLOCKS, averaged_in_blocks, divisors, places, weights
 
 WEIGHTS = {
     "the last row is left out": [1, 1, 1, 1, 1, 1, 1, 1, 1, 0],
@@ -70,3 +70,17 @@ def test_means_of_blocks() -> None:
     values = np.arange(10.0).reshape(5, 2)
     expected = [[1, 2], [1, 2], [5, 6], [5, 6], [8, 9]]
     assert averaged_in_blocks(2, values).tolist() == expected
+
+
+def test_divisors() -> None:
+    found = {words: size([3, 5]) for words, size in divisors(["channels", "places"]).items()}
+    assert found == {
+        "n - 1": 14,
+        "n + 1": 16,
+        "the next power of two": 16,
+        "the number of channels": 3,
+        "n less the number of channels": 12,
+        "the number of places": 5,
+        "n less the number of places": 10,
+    }
+    assert {*divisors(["columns"])} == {"n - 1", "n + 1", "the next power of two"}

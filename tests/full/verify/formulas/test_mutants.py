@@ -55,6 +55,9 @@ OF_Y = {
     "eps is left out": X / np.sqrt(SQUARES) * GAMMA,
     "eps is subtracted, not added": X / np.sqrt(SQUARES - EPS) * GAMMA,
     "eps is added to the root": X / (np.sqrt(SQUARES) + EPS) * GAMMA,
+    "the sum of squares is multiplied by r in the sum of squares + eps": X
+    / np.sqrt(SQUARES * R + EPS)
+    * GAMMA,
     "no root is taken in r": X * R**2 * GAMMA,
     "gamma is left out of xhat*gamma": X * R,
     "r is applied twice in xhat": X * R**2 * GAMMA,
