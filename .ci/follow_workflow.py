@@ -38,7 +38,7 @@ class Runner:
         self.context = {
             "github.ref_name": tag,
             "github.repository": "example/truenorm",
-            "github.server_url": "https://example.org",
+            "github.server_url": "https://github.com",
         }
 
     def steps(self) -> Iterator[tuple[str, str, str]]:

@@ -198,10 +198,11 @@ def check(
     """
     __tracebackhide__ = True  # pytest shows the line of the test, and no line of this function
     require_subject(subject)
-    records = collect(runner_for(subject), [case])
+    alone = replace(case, compared=False)  # no other case has answers to grade
+    records = collect(runner_for(subject), [alone])
     spec = subject.spec()
     report = grade_records(
-        subject, [case], records, spec, require=require, recipe=recipe, strict=strict
+        subject, [alone], records, spec, require=require, recipe=recipe, strict=strict
     )
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)

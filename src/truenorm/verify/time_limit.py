@@ -3,6 +3,8 @@
 `WithinLimit` makes the calls as they come while they are fast. Once they have taken a part of the
 limit, it predicts the time of all other calls. If that exceeds the limit, it chooses: cheap calls
 first, and some of each family. Where a kernel is compiled for each shape, it chooses few shapes.
+It predicts again after twice the time, or twice the calls: the first calls of a program are slower
+than later ones.
 """
 
 import math
@@ -109,6 +111,7 @@ class WithinLimit:
         self._runner, self._remaining, self._seconds = runner, list(suite), seconds
         self._spent, self._look_at = 0.0, min(FIRST_SECONDS, seconds * FIRST_PART)
         self._timed: list[Timed] = []
+        self._looked_at = 0
         self._shapes: set[Shape] = set()
         self._cost: Cost | None = None
         self._chosen: Counter[tuple[str, Call]] | None = None  # None: all
@@ -121,9 +124,14 @@ class WithinLimit:
     def cases(self) -> Iterator[Case]:
         """Yield the cases in the order in which they are to be run."""
         while self._remaining:
-            if self._chosen is None and self._spent > self._look_at and not self._take_samples():
+            if self._is_time_to_look() and not (self._chosen is None and self._take_samples()):
                 self._look()
             yield self._remaining.pop(0)
+
+    def _is_time_to_look(self) -> bool:
+        """Return True if the calls have taken long, or if many were made since a choice."""
+        many = self._chosen is not None and len(self._timed) > 2 * self._looked_at
+        return self._spent > self._look_at or many
 
     def run(self, case: Case, call: Call) -> Record:
         """Make a call, or leave it out."""
@@ -191,11 +199,12 @@ class WithinLimit:
 
     def _look(self) -> None:
         """Predict the time of the remaining calls, and choose if they exceed the limit."""
-        self._look_at = 2 * self._spent  # the first calls may say little of others
+        # The first calls may say little of others.
+        self._look_at, self._looked_at = 2 * self._spent, len(self._timed)
         timed = [each for each in self._timed if each.rows]
         if not timed:  # each call failed
             return
-        self._cost = Cost.fitted(timed)
+        self._cost, self._chosen = Cost.fitted(timed), None
         items = self._items()
         if self._spent + sum(item.seconds for item in items) > self._seconds:
             self._choose(items)
