@@ -57,6 +57,8 @@ AMBIGUOUS = 2.0
 """Hypotheses whose distance is within this factor of the smallest are equally good."""
 KAPPA_POWERS = 3
 """Powers of kappa, from 0 on, that rounding errors of a kernel with a bug may grow like."""
+MOST_ULP = 1000
+"""From this number of ulp on, the number says nothing."""
 CLOSE = 2.0**-6
 """Relative distance of a result from a hypothesis whose own roundings may explain it."""
 NOISE = 1 / 8
@@ -372,7 +374,8 @@ def sentence(output: str, chosen: Sequence[Candidate], where: str, place: str = 
     first, *others = (with_subject(each.words, output) for each in chosen)
     start = _common_start([first, *others])
     cause = ", or ".join([first, *(each.removeprefix(start) for each in others)])
-    match = f"matches {output} within {ulp} ulp"
+    within = f"within {ulp} ulp" if ulp < MOST_ULP else "within the roundings of its steps"
+    match = f"matches {output} {within}"
     if where:
         return f"where {where}, {cause} ({match}; {output} is right in other ordinary cases)"
     if place:
@@ -410,13 +413,9 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the hypotheses that fit all cases and differ enough from the exact answer."""
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
-    names = {each.case.name for each in order if not each.correct}
     for words, hypothesis in hypotheses:
         matches = _matches(order, words, hypothesis, power)
         if matches is None:
-            continue
-        wrong = [match for name, match in matches.items() if name in names]
-        if max((each.share for each in wrong), default=1.0) < EXPLAINED:
             continue
         telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
         if len(telling) >= MIN_CASES or any(
@@ -428,13 +427,23 @@ def candidates(
 def _matches(
     order: Sequence[Evidence], words: str, hypothesis: Hypothesis, power: int
 ) -> dict[str, Match] | None:
-    """Compare a hypothesis with all cases; return None as soon as one contradicts it."""
+    """Compare a hypothesis with all cases; return None as soon as it cannot be a candidate.
+
+    That is if a case contradicts it, or if it explains no wrong result: such as a hypothesis that
+    changes nothing.
+    """
     matches = {}
+    unexplained = sum(not each.correct for each in order)
+    explains = False
     for each in order:
         match = compare_with_hypothesis(each, hypothesis, power, words)
         if match.fits and match.defined:
             matches[each.case.name] = match
         elif match.defined and (match.differs or not each.correct):
+            return None
+        unexplained -= not each.correct
+        explains |= match.defined and not each.correct and match.share >= EXPLAINED
+        if not explains and not unexplained:
             return None
     return matches
 
@@ -525,7 +534,7 @@ def compare_with_hypothesis(
             distance=rms_distance,
             contrast=contrast,
             ulp=float((from_result / ulps).max(initial=0.0)),
-            share=_share(evidence, values, tolerance),
+            share=0.0 if evidence.correct else _share(evidence, values, tolerance),
         )
 
 

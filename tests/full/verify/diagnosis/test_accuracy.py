@@ -64,6 +64,8 @@ PLACES = [
     *((ADD_RMS_NORM, "bfloat16", output) for output in ("y", "sum", "dx", "dgamma")),
     (tv.norm("rms_norm", gain="zero-centred"), "float16", "y"),
 ]
+PARTS = 135
+"""Of the hypotheses, of which few parts are tested: the time grows with the square of them."""
 SOME_TYPES = [pytest.param("float16", marks=SLOW), "bfloat16", "float32"]
 
 
@@ -72,7 +74,7 @@ SOME_TYPES = [pytest.param("float16", marks=SLOW), "bfloat16", "float32"]
 def test_hypotheses_are_named_for_their_own_kernels(
     operation: Operation, dtype: str, output: str, part: int, subtests: pytest.Subtests
 ) -> None:
-    for words in list(operation.knowledge.hypotheses(output))[part::15]:
+    for words in list(operation.knowledge.hypotheses(output))[part::PARTS]:
         with subtests.test(words):
             assert_named(operation, dtype, output, words)
 
