@@ -48,7 +48,7 @@ def _reasons_not_judged(
     not_run = "its calls are too slow" if too_slow else "no call for it returned"
     no_backward = not_run if backward else "there is no backward pass"
     no_sums = not_run if sums else "there is no gradient of a parameter"
-    stateless = no_backward if in_process else "each call of a command is a new process"
+    a_command = "" if in_process else "each call of a command is a new process"
     reasons = dict.fromkeys(VERDICTS, "" if done else not_run) | {
         "special values": "" if "special" in kinds else "no result for NaN or infinity is known",
         "subnormals kept": "" if "subnormal" in kinds else "no result for subnormals is known",
@@ -57,9 +57,9 @@ def _reasons_not_judged(
         "batch-invariant": "" if ROWS in calls else not_run,
         "idle rows": no_sums if sums.isdisjoint(IDLE_ROWS) else "",
         "large calls": "" if LARGE in calls else not_run,
-        "results kept": "" if in_process and LATER in calls else stateless,
-        "own state": "" if in_process and INTERLEAVED in backward else stateless,
-        "saved kept": "" if in_process and TWICE in backward else stateless,
+        "results kept": a_command or ("" if LATER in calls else not_run),
+        "own state": a_command or ("" if INTERLEAVED in backward else no_backward),
+        "saved kept": a_command or ("" if TWICE in backward else no_backward),
     }
     if backward.isdisjoint(GRADIENT_LAYOUTS):
         claim = "it is judged with also=['layouts-of-gradients']"
