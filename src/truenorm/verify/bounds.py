@@ -10,7 +10,8 @@ import numpy as np
 
 from truenorm.tools.arguments import require_choice
 from truenorm.tools.text import counted
-from truenorm.verify.diagnosis.accuracy import Evidence, diagnose
+from truenorm.verify.diagnosis.accuracy import diagnose
+from truenorm.verify.diagnosis.matches import Evidence
 from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
 from truenorm.verify.norms.enclosures import largest_kappa, unsupported_reason
 from truenorm.verify.operation import Case, Operation, require_support

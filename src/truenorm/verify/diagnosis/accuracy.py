@@ -10,18 +10,24 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice, takewhile
 from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.diagnosis.matches import (
+    Evidence,
+    Match,
+    compare_with_hypothesis,
+    distance,
+    sizes_of,
+)
 from truenorm.verify.diagnosis.sizes import distinguishing_size
-from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Clamped, Hypothesis, Summed
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.sums import EQUALLY_GOOD, Drift, Fit, fit, ways
-from truenorm.verify.types import FORMATS, Array, Float64s, is_available, ulps_of, unit_roundoff
+from truenorm.verify.types import Array, Float64s, is_available, unit_roundoff
 
 MIN_CASES, MIN_ELEMENTS, MANY_ELEMENTS = 2, 3, 32
 """A hypothesis must differ from the exact answer in several elements of two cases, or in many
@@ -29,8 +35,6 @@ elements of one case."""
 MIN_CONTRAST = 16.0
 """In types of 16 bits, one case is enough only at this distance from the exact answer, relative to
 the tolerance: a closer hypothesis could be confused with another bug."""
-MIN_RATIO = 4.0
-"""A result must be this many times closer to a hypothesis than the exact answer is."""
 LARGE_CASE = 2**16
 """Elements of a case above which hypotheses take long to compute: it is compared last, and only
 if a case of this size fails."""
@@ -38,8 +42,6 @@ EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
 EXPLAINED = 0.9
 """The least share of the squared error of a case that a cause named for the case explains."""
-RECENT = 256
-"""Cases whose unchanged steps stay in memory."""
 NARROWER = ("float32", "bfloat16", "float16")
 """Types of partial sums that are tried in every type."""
 LEAST_OF_TYPE = 2.0**-6
@@ -59,23 +61,10 @@ KAPPA_POWERS = 3
 """Powers of kappa, from 0 on, that rounding errors of a kernel with a bug may grow like."""
 MOST_ULP = 1000
 """From this number of ulp on, the number says nothing."""
-CLOSE = 2.0**-6
-"""Relative distance of a result from a hypothesis whose own roundings may explain it."""
-NOISE = 1 / 8
-"""These errors, relative to the largest that are allowed."""
 
 
 Check = tuple[str, str, str]
 """A check, a type and an output."""
-
-
-class Evidence(NamedTuple):
-    """A result that a subject returned. `correct` marks a control case."""
-
-    case: Case
-    output: str
-    result: Array
-    correct: bool
 
 
 class Diagnosis(NamedTuple):
@@ -114,28 +103,6 @@ class Diagnosis(NamedTuple):
 
 
 UNKNOWN = Diagnosis("", 0)
-
-
-class Match(NamedTuple):
-    """A hypothesis compared with the result of one case.
-
-    What follows `fits` is measured if the hypothesis fits. `telling` is the number of elements in
-    which the hypothesis differs from the exact answer and from the unchanged steps. It is 0 unless
-    that difference is far larger than its distance from the result. `distance` and `contrast` are
-    the root mean square of the distance of `values` from the result, and of that difference,
-    relative to the tolerance.
-    """
-
-    values: Float64s  # the result by the hypothesis
-    tolerance: Float64s  # how far the result may be from `values`
-    defined: bool  # `values` is not NaN everywhere
-    differs: bool  # from the exact answer, by more than is allowed
-    fits: bool  # the result is within the tolerance
-    telling: int = 0
-    distance: float = math.inf
-    contrast: float = 0.0
-    ulp: float = math.inf  # largest distance from the result
-    share: float = 0.0  # of the error of the result that the hypothesis explains
 
 
 class Candidate(NamedTuple):
@@ -486,159 +453,7 @@ def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool
     with np.errstate(all="ignore"):
         for case, mine in one.matches.items():
             theirs = other.matches.get(case)
-            tolerance = relative * _sizes(mine.values) if relative else mine.tolerance
+            tolerance = relative * sizes_of(mine.values) if relative else mine.tolerance
             if theirs and not (distance(mine.values, theirs.values) <= tolerance).all():
                 return False
     return True
-
-
-def _sizes(values: Float64s) -> Float64s:
-    return np.maximum(np.abs(values), _row_rms(values))
-
-
-def compare_with_hypothesis(
-    evidence: Evidence, hypothesis: Hypothesis, power: int = 0, words: str = ""
-) -> Match:
-    """Compare the result of one case with a hypothesis, for errors like a power of kappa."""
-    exact, output = expected(evidence.case), evidence.output
-    kind = exact.types[output]
-    with np.errstate(all="ignore"):
-        right, allowed = exact.wide[output], _allowed(evidence.case, output, power)
-        values = np.broadcast_to(hypothesis(evidence.case), right.shape)
-        # Above the range of the type, the result is infinite.
-        overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
-        values = np.where(overflow, np.copysign(np.inf, values), values)
-        sizes = _row_rms(values)
-        tolerance = _tolerance(evidence, values, sizes, power)
-        from_result = distance(evidence.result.astype(np.float64), values)
-        from_result = np.where(exact.undefined(output), 0.0, from_result)
-        if (from_result <= tolerance + CLOSE * np.abs(values)).all():
-            own = evidence.case.operation.knowledge.scale_of(output, words, evidence.case)
-            tolerance = np.maximum(tolerance, exact.unit(output) * _roundings(evidence) * own)
-        from_exact = distance(values, right)
-        match = Match(
-            values,
-            tolerance,
-            defined=not np.isnan(values).all(),
-            differs=bool((from_exact > allowed).any()),
-            fits=bool((from_result <= tolerance).all()),
-        )
-        if not match.fits:
-            return match
-        from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
-        ulps = ulps_of(_sizes(_finite(values)), kind)
-        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_right / tolerance)
-        tells = MIN_RATIO * rms_distance <= contrast
-        return match._replace(
-            telling=int((from_right > allowed).sum()) if tells else 0,
-            distance=rms_distance,
-            contrast=contrast,
-            ulp=float((from_result / ulps).max(initial=0.0)),
-            share=0.0 if evidence.correct else _share(evidence, values, tolerance),
-        )
-
-
-@lru_cache(maxsize=RECENT)
-def _allowed(case: Case, output: str, power: int) -> Float64s:
-    return expected(case).allowed(output, power)
-
-
-@lru_cache(maxsize=RECENT)
-def _scale_and_sizes(case: Case, output: str) -> tuple[Float64s, Float64s]:
-    """Return the natural scale of an exact answer, and the root mean square of its rows."""
-    exact = expected(case)
-    return exact.scale(output), _row_rms(exact.wide[output])
-
-
-@lru_cache(maxsize=RECENT)
-def _unchanged(case: Case, output: str) -> Float64s:
-    """Return an output by the steps of the hypotheses with none changed, in float64."""
-    unchanged = case.operation.knowledge.unchanged(output)
-    exact = expected(case).wide[output]
-    return exact if unchanged is None else np.broadcast_to(unchanged(case), exact.shape)
-
-
-def distance(one: Float64s, other: Float64s) -> Float64s:
-    """Return elementwise distances: 0 between equal infinities or two NaN, else inf for NaN."""
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    difference = np.abs(one - other)
-    return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
-
-
-def _share(evidence: Evidence, values: Float64s, tolerance: Float64s) -> float:
-    """Return the share of the error of a result that is explained; a result is rounded once."""
-    exact, output = expected(evidence.case), evidence.output
-    result = evidence.result.astype(np.float64)
-    errors = distance(result, exact.number(output))
-    rest = distance(result, rounded(values, exact.types[output]))
-    return explained_share(errors / tolerance, rest / tolerance)
-
-
-def explained_share(errors: Float64s, rest: Float64s) -> float:
-    """Return the share of errors that is explained, from what a cause leaves of them.
-
-    It is the share of the squared errors. Infinite errors count alone: a cause explains them if it
-    leaves nothing.
-
-    Examples
-    --------
-    >>> explained_share(np.array([3.0, 4.0]), np.array([0.3, -0.4]))
-    0.99
-    """
-    infinite = ~np.isfinite(errors)
-    if infinite.any():
-        return float((rest[infinite] == 0).mean())
-    total = _rms(errors)
-    return 1 - (_rms(rest) / total) ** 2 if total else 0.0
-
-
-def _rms(values: Float64s) -> float:
-    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
-
-
-def _finite(values: Float64s) -> Float64s:
-    return np.where(np.isfinite(values), values, 0.0)
-
-
-def _row_rms(values: Float64s) -> Float64s:
-    """Return the root mean square along the last axis, ignoring non-finite elements.
-
-    Of one number for each row, it is that of all rows.
-    """
-    axis = -1 if values.shape[-1] > 1 or values.ndim < 2 else 0
-    return np.asarray(np.sqrt((_finite(values) ** 2).mean(axis=axis, keepdims=True)))
-
-
-def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s, power: int = 0) -> Float64s:
-    """Return how far a result may be from a hypothesis: one ulp and a few roundings.
-
-    The roundings are relative to the natural scale, multiplied by the ratio of the rows of the
-    hypothesis to those of the exact answer. With a power, float32 roundings that grow like that
-    power of kappa are added, as a kernel without the bug may have them: fewer than would be
-    allowed, or another bug could hide there.
-    """
-    exact, output = expected(evidence.case), evidence.output
-    scale, right = _scale_and_sizes(evidence.case, output)
-    ratio = sizes / right
-    rounding = exact.unit(output) * _roundings(evidence)
-    allowed = rounding * scale
-    if power:
-        unit = min(exact.unit(output), FLOAT32_ROUNDOFF)
-        allowed += NOISE * unit * exact.factor(output, power) * exact.scale(output, power)
-    allowed = np.where(np.isfinite(ratio), ratio * allowed, rounding * sizes)
-    ulps = ulps_of(_finite(values), exact.types[output])
-    return np.asarray(ulps + allowed + rounding * np.abs(_finite(values)))
-
-
-def _roundings(evidence: Evidence) -> float:
-    """Return the factor K of the tolerance, smaller in types of 16 bits.
-
-    The K of a right result would let one bug pass for another there. Two intermediate roundings
-    are allowed; in a sum over rows, two of each term.
-    """
-    exact, case, output = expected(evidence.case), evidence.case, evidence.output
-    factor, unit = exact.factor(output), exact.unit(output)
-    if unit <= FLOAT32_ROUNDOFF:
-        return factor
-    terms = 1 if case.operation.is_rows(output) else max(case.shape[0], 1)
-    return 2 / math.sqrt(terms) + factor * FLOAT32_ROUNDOFF / unit

@@ -24,12 +24,8 @@ from truenorm.verify.calls import (
     TWICE,
     other_rows,
 )
-from truenorm.verify.diagnosis.accuracy import (
-    MIN_ELEMENTS,
-    Evidence,
-    diagnose,
-    distance,
-)
+from truenorm.verify.diagnosis.accuracy import MIN_ELEMENTS, diagnose
+from truenorm.verify.diagnosis.matches import Evidence, distance
 from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, compute_exact, expected, output_types

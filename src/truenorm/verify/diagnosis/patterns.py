@@ -16,16 +16,18 @@ from truenorm.tools.text import number
 from truenorm.verify.diagnosis.accuracy import (
     MANY_ELEMENTS,
     MIN_CASES,
-    Evidence,
     best,
     candidates,
-    compare_with_hypothesis,
-    distance,
-    explained_share,
     is_large,
     sentence,
     with_subject,
     without_repeats,
+)
+from truenorm.verify.diagnosis.matches import (
+    Evidence,
+    compare_with_hypothesis,
+    distance,
+    explained_share,
 )
 from truenorm.verify.diagnosis.sizes import LISTED, distinguishing_size
 from truenorm.verify.operation import Case, ErrorTerms, Growth, Hypothesis, Mixture

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.calls import AGAIN
-from truenorm.verify.diagnosis.accuracy import MIN_CASES, distance
+from truenorm.verify.diagnosis.accuracy import MIN_CASES
 from truenorm.verify.diagnosis.behaviour import CaseRecords, computed, is_accurate
+from truenorm.verify.diagnosis.matches import distance
 from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.types import FORMATS, ulps_of

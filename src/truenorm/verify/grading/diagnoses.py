@@ -13,11 +13,11 @@ from truenorm.verify.diagnosis.accuracy import (
     UNKNOWN,
     Check,
     Diagnosis,
-    Evidence,
     diagnose,
     with_common_causes,
 )
 from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain
+from truenorm.verify.diagnosis.matches import Evidence
 from truenorm.verify.diagnosis.patterns import (
     Description,
     describe,

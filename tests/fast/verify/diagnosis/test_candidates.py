@@ -10,13 +10,12 @@ import truenorm.verify as tv
 from truenorm.verify.diagnosis.accuracy import (
     Candidate,
     Diagnosis,
-    Evidence,
-    Match,
     best,
     candidates,
     kinds_of_sums,
     with_common_causes,
 )
+from truenorm.verify.diagnosis.matches import Evidence, Match
 from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected

@@ -8,13 +8,8 @@ import pytest
 
 import truenorm.verify as tv
 from shared.choosing import few
-from truenorm.verify.diagnosis.accuracy import (
-    MIN_CASES,
-    MIN_ELEMENTS,
-    Diagnosis,
-    Evidence,
-    diagnose,
-)
+from truenorm.verify.diagnosis.accuracy import MIN_CASES, MIN_ELEMENTS, Diagnosis, diagnose
+from truenorm.verify.diagnosis.matches import Evidence
 from truenorm.verify.grading.symptoms import UNEXPLAINED, measure
 from truenorm.verify.norms.steps import Steps
 from truenorm.verify.operation import Case, Operation

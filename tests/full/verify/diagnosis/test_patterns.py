@@ -7,7 +7,8 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.diagnosis import patterns
-from truenorm.verify.diagnosis.accuracy import MANY_ELEMENTS, Evidence
+from truenorm.verify.diagnosis.accuracy import MANY_ELEMENTS
+from truenorm.verify.diagnosis.matches import Evidence
 from truenorm.verify.grading.symptoms import measure
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
