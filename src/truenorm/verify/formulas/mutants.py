@@ -582,5 +582,5 @@ def _in_type_of_x(run: Run, node: Node, args: list[Any]) -> Any:
     return np.moveaxis(total.reshape(1, *moved.shape[1:]), 0, axis)
 
 
-OF_STEPS = (_terms, _factors, _multiplied, _means, _roots, _functions, _roundings)
+OF_STEPS = (_functions, _terms, _factors, _multiplied, _means, _roots, _roundings)
 SOURCES = (*OF_STEPS, _units, _inputs, _other_steps, _outputs)
