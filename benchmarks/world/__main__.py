@@ -44,7 +44,7 @@ def instruction_set() -> str:
     return next((each for each in ("avx512f", "avx2", "asimd", "sse4_2") if each in flags), "")
 
 
-def row_of(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
+def row_of(norm: ListedNorm, limits: Limits, earlier: Path | None) -> dict[str, Any]:
     """Return the row of a norm: what it is, then its outcome, whatever happens."""
     about = {
         "name": norm.name,
@@ -63,16 +63,20 @@ def row_of(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
     names = [each.partition("==")[0].partition("[")[0] for each in norm.package.requirements]
     about["versions"] = versions(python, ["numpy", *names])
     about["megabytes"] = megabytes_of(norm.package.peer)
-    outcome = in_time(norm, limits)
+    outcome = in_time(norm, limits, earlier)
     about["limits"] = limits._asdict()
     return {**about, **outcome, "run_seconds": round(time.monotonic() - started, 1)}
 
 
-def in_time(norm: ListedNorm, limits: Limits) -> dict[str, Any]:
-    """Judge a norm in a process that is ended after a time limit."""
+def in_time(norm: ListedNorm, limits: Limits, earlier: Path | None) -> dict[str, Any]:
+    """Judge a norm in a process that is ended after a time limit.
+
+    If there is an `earlier` file, the calls of its row are made, however long they take.
+    """
     with TemporaryDirectory() as folder:
         file = Path(folder, "row.json")
         arguments = ["--row", norm.name, "--output", str(file), "--time", str(limits.time)]
+        arguments += ["--earlier", str(earlier)] if earlier else []
         command = [sys.executable, "-m", "benchmarks.world", *arguments]
         process = subprocess.Popen(command, cwd=ROOT)
         try:
@@ -94,7 +98,13 @@ def is_current(row: Mapping[str, Any], norm: ListedNorm) -> bool:
 
 
 def measure(
-    norms: Sequence[ListedNorm], order: Sequence[str], output: Path, *, again: bool, limits: Limits
+    norms: Sequence[ListedNorm],
+    order: Sequence[str],
+    output: Path,
+    limits: Limits,
+    *,
+    again: bool,
+    earlier: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Judge norms and write the file after each; return the rows that were measured."""
     rows = {each["name"]: each for each in read_results(output)["rows"]} if output.exists() else {}
@@ -102,7 +112,7 @@ def measure(
     for number, norm in enumerate(norms, start=1):
         if not again and norm.name in rows and is_current(rows[norm.name], norm):
             continue
-        row = row_of(norm, limits)
+        row = row_of(norm, limits, earlier)
         rows[norm.name] = row
         measured.append(row)
         facts = machine(usable_cores()) | {"instructions": instruction_set()}
@@ -163,13 +173,14 @@ def parser() -> argparse.ArgumentParser:
     add("--list", action="store_true", help="list packages and norms, and measure nothing")
     add("--install", action="store_true", help="install environments, and measure nothing")
     add("--again", action="store_true", help="measure rows that are in the file")
-    add("--check", action="store_true", help="measure all rows, and compare with the file")
+    add("--check", action="store_true", help="make the calls of the file again, and compare")
     add("--reproduce", action="store_true", help="run the reproducers of findings only")
     add("--cpu", default="", metavar="MODEL", help="reproduce on this processor, by qemu-x86_64")
     add("--seconds", type=float, default=SECONDS, help="time limit of a row or a reproducer")
     add("--time", type=float, default=TIME, help="time limit of the calls of a row")
     add("--output", type=Path, default=OUTPUT, help="the JSON file")
     add("--row", help=argparse.SUPPRESS)
+    add("--earlier", type=Path, help=argparse.SUPPRESS)
     return made
 
 
@@ -180,9 +191,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     norms = chosen_norms(packages, arguments.only)
     if arguments.row:
         norm = next(each for each in chosen_norms(packages, []) if each.name == arguments.row)
-        strict_json.write(
-            judge_norm(norm, python_for(norm.package.peer), arguments.time), arguments.output
-        )
+        rows = read_results(arguments.earlier)["rows"] if arguments.earlier else ()
+        without = next((each.get("without") for each in rows if each["name"] == norm.name), None)
+        python = python_for(norm.package.peer)
+        strict_json.write(judge_norm(norm, python, arguments.time, without), arguments.output)
         return 0
     if arguments.list:
         for norm in norms:
@@ -203,12 +215,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     order = [norm.name for norm in chosen_norms(packages, [])]
     limits = Limits(arguments.seconds, arguments.time)
     if not arguments.check:
-        rows = measure(norms, order, arguments.output, again=arguments.again, limits=limits)
+        rows = measure(norms, order, arguments.output, limits, again=arguments.again)
         print(f"measured: {cost(rows)}")
         print(f"in {arguments.output.name}: {cost(read_results(arguments.output)['rows'])}")
         return 0
     with TemporaryDirectory() as folder:
-        rows = measure(norms, order, Path(folder, "world.json"), again=True, limits=limits)
+        output, earlier = Path(folder, "world.json"), arguments.output
+        rows = measure(norms, order, output, limits, again=True, earlier=earlier)
     names = {each["name"] for each in rows}
     published = [each for each in read_results(arguments.output)["rows"] if each["name"] in names]
     changed = differences(published, json.loads(strict_json.dumps(rows)))

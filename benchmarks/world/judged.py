@@ -1,6 +1,7 @@
 """Judge one norm of a package: its grades, its verdicts, and its errors by length and by mean."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -11,16 +12,19 @@ import numpy as np
 import truenorm
 from benchmarks.common import progress
 from benchmarks.world.listed import ListedNorm
-from truenorm.tools.progress import status_line
+from truenorm.tools.progress import Progress, status_line
 from truenorm.verify import Report
 from truenorm.verify.calls import Call
+from truenorm.verify.collecting import collect
+from truenorm.verify.grading.not_judged import is_too_slow
 from truenorm.verify.inputs.named import entries
-from truenorm.verify.judge import verify_target
+from truenorm.verify.judge import RunSettings, judge_runner
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.report.wording import unsupported_text
 from truenorm.verify.running.process import SubjectProcess
-from truenorm.verify.running.records import CannotRunError, GaveUpError
+from truenorm.verify.running.records import CannotRunError, GaveUpError, Record, Runner
+from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of, ulps_of
 
 DIGITS = 4  # of the numbers in the file; grades are computed before
@@ -34,10 +38,13 @@ EQUAL = 0.7
 START_SECONDS = 300.0
 
 
-def judge_norm(norm: ListedNorm, python: Path, seconds: float) -> dict[str, Any]:
+def judge_norm(
+    norm: ListedNorm, python: Path, seconds: float, without: Collection[str] | None
+) -> dict[str, Any]:
     """Return the outcome of a norm that runs in an environment.
 
-    Its calls take at most about `seconds`: cases that do not fit are listed as too slow.
+    Its calls take at most about `seconds`: cases that do not fit are listed as too slow. Or it
+    makes all calls `without` some: those that an earlier run left out.
     """
     how: dict[str, Any] = {
         "python": str(python),
@@ -45,11 +52,20 @@ def judge_norm(norm: ListedNorm, python: Path, seconds: float) -> dict[str, Any]
         "start_seconds": START_SECONDS,
     }
     claims: dict[str, Any] = {"operation": norm.operation, "dtypes": norm.dtypes or None}
+    settings = RunSettings(progress=progress(norm.name), batch="warn")
+    slow: list[Record] = []
     try:
-        report = verify_target(
-            norm.path, batch="warn", time=seconds, progress=progress(norm.name), **how, **claims
-        )
         with SubjectProcess(norm.path, **how, **claims) as process:
+
+            def collecting(suite: Sequence[Case], tell: Progress | None) -> list[Record]:
+                if without is None:
+                    records = collect(process, suite, tell, seconds=seconds)
+                else:
+                    records = collect(Without(process, without), suite, tell)
+                slow.extend(filter(is_too_slow, records))
+                return records
+
+            report = judge_runner(process, process.spec, settings, collecting)
             dtypes = [
                 each
                 for each in process.subject.dtypes
@@ -59,7 +75,35 @@ def judge_norm(norm: ListedNorm, python: Path, seconds: float) -> dict[str, Any]
     except (CannotRunError, ValueError) as error:
         return {"outcome": "did not run", "reason": str(error).strip()[-600:]}
     status_line()
-    return {"outcome": "judged", **summary(report), "errors": curves}
+    calls = list(dict.fromkeys(call_in_words(each.case, each.call) for each in slow))
+    return {"outcome": "judged", **summary(report), "without": calls, "errors": curves}
+
+
+def call_in_words(case: str, call: Call) -> str:
+    """Return the name of a case, and which call of the case is made unless it is the first."""
+    return case if call == Call() else f"{case}: {call.kind} {call.start}-{call.stop}"
+
+
+class Without:
+    """Runs a subject without the calls that an earlier run left out.
+
+    So a second run makes the same calls, however fast the machine is.
+    """
+
+    def __init__(self, runner: Runner, calls: Collection[str]) -> None:
+        self._runner, self._calls = runner, frozenset(calls)
+
+    @property
+    def subject(self) -> Subject:
+        """The subject that is called."""
+        return self._runner.subject
+
+    def run(self, case: Case, call: Call) -> Record:
+        """Make a call, or leave it out."""
+        if {case.name, call_in_words(case.name, call)} & self._calls:
+            reason = "too slow in an earlier run"
+            return Record(case.name, call, left_out=reason, predicted=math.inf)
+        return self._runner.run(case, call)
 
 
 def summary(report: Report) -> dict[str, Any]:

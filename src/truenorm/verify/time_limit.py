@@ -29,7 +29,7 @@ from truenorm.verify.user_cases import is_user_case
 
 SECONDS = 60.0
 """The limit by default."""
-FIRST_SECONDS, FIRST_PART = 1.0, 1 / 60
+FIRST_SECONDS, FIRST_PART = 1.0, 1 / 10
 """Calls are made as they come until they have taken so long, or this part of the limit."""
 TALL, WIDE = 16, 2048
 """Rows and columns that the first calls must have had for a prediction."""

@@ -1,6 +1,7 @@
 """The list of released packages, and what is said of two runs; no package is needed."""
 
 import re
+import time
 import venv
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import truenorm.verify as tv
 from benchmarks import environments
 from benchmarks.common import RESULTS, fill, read_results
 from benchmarks.environments import Peer
 from benchmarks.world import front, page, reproduce
 from benchmarks.world.__main__ import chosen_norms, cost
-from benchmarks.world.judged import case_of, differences, exact, rows
+from benchmarks.world.judged import Without, call_in_words, case_of, differences, exact, rows
 from benchmarks.world.listed import FOLDER, JUDGED, Finding, read_findings, read_list
 from benchmarks.world.reproduce import SCRIPTS
+from truenorm.verify.collecting import collect
+from truenorm.verify.grading.not_judged import is_too_slow
 from truenorm.verify.operations import as_operation
+from truenorm.verify.running.runners import runner_for
 from truenorm.verify.types import dtype_of
 
 PACKAGES = read_list()
@@ -206,6 +211,23 @@ def test_a_changed_grade_or_verdict_is_told() -> None:
     assert text == "a: float32 y stable -> wrong, batch-invariant pass -> fail"
     assert differences([row()], [row(outcome="too slow")])
     assert differences([row()], [])
+
+
+def test_a_second_run_makes_the_calls_of_the_first() -> None:
+    def forward(x: Any, gamma: Any, beta: Any, eps: float) -> Any:
+        time.sleep(0.002)
+        return x * gamma + beta + eps
+
+    subject = tv.Subject(forward, dtypes=["float32"])
+    suite = [case for case in tv.cases("float32") if case.family in ("normal", "batch", "rows")]
+    first = collect(runner_for(subject), suite, seconds=0.5)
+    slow = [call_in_words(each.case, each.call) for each in first if is_too_slow(each)]
+    assert slow
+    second = collect(Without(runner_for(subject), slow), suite)
+    made = [
+        {(each.case, each.call) for each in run if not each.left_out} for run in (first, second)
+    ]
+    assert made[0] == made[1]
 
 
 def test_an_environment_that_rows_share_is_counted_once() -> None:
