@@ -88,12 +88,14 @@ def python_for(peer: Peer) -> Path:
     if not done.exists() or done.read_text(encoding="utf-8") != peer.installed:
         below = python_for(peer.base) if peer.base else None
         status_line(f"installing {' '.join([*peer.requirements, *peer.alone])}")
-        venv.create(home, clear=True, symlinks=os.name != "nt", with_pip=True)
+        venv.create(home, clear=True, symlinks=os.name != "nt")
         if below:
             (site_packages(python) / "base.pth").write_text(f"{site_packages(below)}\n")
         for packages in (peer.requirements, ("--no-deps", *peer.alone)):
             if packages and packages != ("--no-deps",):
-                install = [str(python), "-m", "pip", "install", "--quiet", *packages]
+                # Compiling all byte code is most of installing; Python compiles what is imported.
+                pip = [sys.executable, "-m", "pip", "--python", str(python)]
+                install = [*pip, "install", "--quiet", "--no-compile", *packages]
                 subprocess.run(install, check=True, stdout=sys.stderr)
         done.write_text(peer.installed, encoding="utf-8")
         status_line()

@@ -133,15 +133,20 @@ def measured(name: str, grade: str, **changes: Any) -> dict[str, Any]:
 
 def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     late = {"outcome": "too slow", "reason": "not judged within 9 s"}
+    slow = [{"dtype": "float32", "family": "served", "cases": 2, "calls": 0, "seconds": 9.0}]
     rows = [
-        measured("worse", "unstable"), measured("better", "stable"), measured("late", "", **late)
-    ]  # fmt: skip
+        measured("worse", "unstable"),
+        measured("better", "stable"),
+        measured("part", "faithful", too_slow=slow),
+        measured("late", "", **late),
+    ]
     machine = {"date": "today", "cpu": "a", "cores": "2", "python": "3", "instructions": "avx2"}
     limits = {"row": 9.0, "time": 3.0}
     text = page.page({"machine": machine, "limits": limits, "rows": rows})
     better, worse = (text.index(f"| {name} | [") for name in ("better", "worse"))
     assert better < worse
     assert "| better | [stable]{.grade-stable} | 2.0 | 31 |" in text
+    assert "| part | ≤ [faithful]{.grade-faithful} | 2.0 | 31 |" in text
     assert "[warn]{.grade-conditional} | - | [fail]{.grade-fail} |" in text
     assert "| one 1 | 412 |" in text
     assert "| late | too slow | `not judged within 9 s` |" in text
