@@ -88,15 +88,20 @@ def diagnose_bits(results: Collection[tuple[Case, Array]], output: str) -> Diagn
     names = [*matching][:1]
     if not matching:
         matching, same = _with_bits(order, hypotheses, SAME_BITS), SAME_BITS
-        right = Bits.joined(
-            [_rounded_once(output, partial(_right, output), case) for case, _ in order]
-        )
-        names = [words for words, bits in matching.items() if not bits.agrees(right, same)]
+        names = [
+            words
+            for words, bits in matching.items()
+            if not bits.agrees(_right_bits(order, output), same)
+        ]
     if not names or not all(
         matching[names[0]].agrees(each, same) for each in map(matching.__getitem__, names)
     ):
         return Diagnosis("", tried)
     return Diagnosis(f"{', or '.join(names)} (matches the bits of {output})", tried)
+
+
+def _right_bits(order: Sequence[tuple[Case, Array]], output: str) -> Bits:
+    return Bits.joined([_rounded_once(output, partial(_right, output), case) for case, _ in order])
 
 
 def _right(output: str, case: Case) -> Float64s:

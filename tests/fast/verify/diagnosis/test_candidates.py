@@ -17,6 +17,7 @@ from truenorm.verify.diagnosis.accuracy import (
 )
 from truenorm.verify.diagnosis.matches import Evidence, Match
 from truenorm.verify.diagnosis.sizes import distinguishing_size
+from truenorm.verify.norms.quantized.causes import BY_RIGHT_SCALES, Fit, most_likely
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
@@ -45,6 +46,28 @@ def test_no_hypothesis_is_named_beside_one_that_is_as_close(
 ) -> None:
     chosen = best(iter([candidate("first", 10.0, 0.1), candidate("second", value, distance)]))
     assert [each.words for each in chosen] == named
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong", "wrong_of_other", "named"),
+    [
+        ("another", 0, 8, "one"),
+        ("another", 0, 7, "one, or another"),  # too few elements differ
+        ("another", 7, 0, "one, or another"),
+        ("another", 4, 4, ""),  # the results are those of neither
+        (BY_RIGHT_SCALES, 0, 7, BY_RIGHT_SCALES),
+    ],
+)
+def test_bits_distinguish_causes_of_codes(
+    words: str, wrong: int, wrong_of_other: int, named: str
+) -> None:
+    places, decided = np.arange(100_000), np.ones(100_000, bool)
+    fits = (places >= wrong, (places < wrong) | (places >= wrong + wrong_of_other))
+    every = zip(("one", words), (1 - wrong / 1e5, 1 - wrong_of_other / 1e5), fits, strict=True)
+    chosen = most_likely(
+        [Fit(each, share, np.array([fit, decided])) for each, share, fit in every]
+    )
+    assert chosen == named
 
 
 def test_outputs_and_types_have_one_cause() -> None:

@@ -155,6 +155,12 @@ def by_columns(scale: Array) -> Array:
     return scale.T.copy().reshape(scale.shape)
 
 
+def one_power_more_in_odd_groups(scale: Array) -> Array:
+    """Store every other power of two one too large, but not that of infinity."""
+    more = (np.arange(scale.shape[1]) % 2) * (scale < 254)
+    return np.asarray(scale + more.astype(np.uint8))
+
+
 def last_is_unwritten(scale: Array) -> Array:
     """Leave the scale of the last of nine groups unwritten."""
     scale = scale.copy()
@@ -435,6 +441,30 @@ PLANTED = {
         {"scales_out": last_is_unwritten},
         "scale",
         "the scale of the last group is 0 where D is 1152",
+    ),
+    "returned scales twice as large": Planted(
+        "rms_norm,quant=int8,scale=per-token",
+        {"scales_out": lambda scale: scale * F(2)},
+        "scale",
+        "the scale is amax/63.5, not amax/127",
+    ),
+    "returned scales in bfloat16": Planted(
+        TOKEN,
+        {"scales_out": lambda scale: scale.astype(ml_dtypes.bfloat16).astype(F)},
+        "scale",
+        "codes are those of the right scales, not of the returned ones",
+    ),
+    "returned powers one too large in odd groups": Planted(
+        MXFP8,
+        {"scales_out": one_power_more_in_odd_groups},
+        "scale",
+        "codes are those of the right scales, not of the returned ones",
+    ),
+    "codes by half of the scale": Planted(
+        MXFP8,
+        {"by_power": lambda groups, powers: groups / np.ldexp(F(1), powers - 1)},
+        "codes",
+        "y is multiplied by 2",
     ),
     "power without 448": Planted(
         MXFP8,

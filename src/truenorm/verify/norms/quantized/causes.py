@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.diagnosis.bits import FEW, MOST
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quantized.answers import Mask, answers_of
@@ -28,13 +29,14 @@ from truenorm.verify.norms.recipes import RoundedComputation
 from truenorm.verify.operation import Case
 from truenorm.verify.types import Float64s, ulps_of
 
-FITS = 0.999
+FITS = 0.9999
 """The share of decided elements, and of wrong decided elements, that a hypothesis must have."""
 SURELY_NOT = 0.9
 """A hypothesis is given up after a case in which fewer elements fit."""
 LARGEST_CASE = 2**16
 """Elements of cases that are compared."""
 SMALLEST_FLOAT32 = 2.0**-149
+BY_RIGHT_SCALES = "codes are those of the right scales, not of the returned ones"
 
 
 class _Wrong(NamedTuple):
@@ -87,6 +89,43 @@ def _rows(norm: Norm, case: Case, scales: Float64s, recipe: tuple[str, str]) -> 
     return Rows(case, norm.quant, y, low, high, scales)
 
 
+class Fit(NamedTuple):
+    """The share of elements that fit a hypothesis; where they fit, and where it is decided."""
+
+    words: str
+    share: float
+    masks: Mask = np.zeros((2, 0), bool)
+
+    def differs(self, other: "Fit") -> Mask:
+        """Return where one of two hypotheses fits, and not the other."""
+        (mine, decided), (theirs, also_decided) = self.masks, other.masks
+        return np.asarray(decided & also_decided & (mine != theirs))
+
+    def beats(self, other: "Fit") -> bool:
+        """Return True if this hypothesis fits most elements where only one of two does."""
+        return float(self.masks[0][self.differs(other)].mean()) >= MOST
+
+
+def _share(fit: Fit) -> float:
+    return fit.share
+
+
+def most_likely(fits: Sequence[Fit]) -> str:
+    """Return the hypothesis that beats all others that fit, and those that are like it, or "".
+
+    Right scales are a simpler explanation of codes than scales that are hardly different.
+    """
+    fitting = [each for each in fits if each.share >= FITS]
+    if not fitting:
+        return ""
+    best = max(fitting, key=_share)
+    alike = [each for each in fitting if best.differs(each).sum() < FEW]
+    if not all(best.beats(each) for each in fitting if each not in alike):
+        return ""
+    right = [each.words for each in alike if each.words == BY_RIGHT_SCALES]
+    return ", or ".join(right or [each.words for each in alike])
+
+
 class _Search:
     """Compares hypotheses with the results of one output; y by each recipe is computed once."""
 
@@ -102,7 +141,7 @@ class _Search:
         return any(each.wrong.any() for each in self.compared)
 
     def find(self, hypotheses: Sequence[Hypothesis]) -> str:
-        """Return the hypothesis that fits best, with the sizes where it fits; or ""."""
+        """Return the hypotheses that fit best, with the sizes where they fit; or ""."""
         if not self.is_wrong:
             return ""
         best = self._best(hypotheses, self.compared)
@@ -124,34 +163,41 @@ class _Search:
         return ""
 
     def _best(self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]) -> str:
-        shares = {
-            each.words: max(self.share(each, recipe, cases) for recipe in self.recipes)
-            for each in hypotheses
-        }
-        best = max(shares, key=lambda words: shares[words], default="")
-        return best if best and shares[best] >= FITS else ""
+        """Return the most likely hypothesis about cases, each by its best recipe, or ""."""
+        return most_likely(
+            [
+                max((self._fit(each, recipe, cases) for recipe in self.recipes), key=_share)
+                for each in hypotheses
+            ]
+        )
 
-    def share(
+    def _fit(
         self, hypothesis: Hypothesis, recipe: tuple[str, str], cases: Sequence[_Wrong]
-    ) -> float:
-        """Return the share of decided elements that fit, or of wrong ones if that is less."""
-        equal, total, equal_wrong, total_wrong, wrong = 0, 0, 0, 0, 0
+    ) -> Fit:
+        """Compare the results of cases with a hypothesis, until one hardly fits.
+
+        The share is that of decided elements that fit, or of wrong ones if that is less.
+        """
+        none = Fit(hypothesis.words, 0.0)
+        masks, (equal, total, equal_wrong, total_wrong, wrong) = [], np.zeros(5, int)
         for each in cases:
             rows = self._of(each, hypothesis.change, recipe)
             if rows is None:
-                return 0.0
+                return none
             fits, decided = _fits(hypothesis, rows, each, self.output)
             decided &= each.compared
             fits &= decided
-            equal, total = equal + int(fits.sum()), total + int(decided.sum())
-            equal_wrong += int((fits & each.wrong).sum())
-            total_wrong += int((decided & each.wrong).sum())
-            wrong += int(each.wrong.sum())
+            masks.append(np.array([fits, decided]).reshape(2, -1))
+            equal, total = equal + fits.sum(), total + decided.sum()
+            equal_wrong += (fits & each.wrong).sum()
+            total_wrong += (decided & each.wrong).sum()
+            wrong += each.wrong.sum()
             if equal < SURELY_NOT * total or equal_wrong < SURELY_NOT * total_wrong:
-                return 0.0
+                return none
         if not total or 2 * total_wrong < wrong:
-            return 0.0
-        return min(equal / total, equal_wrong / total_wrong)
+            return none
+        share = min(equal / total, equal_wrong / total_wrong)
+        return none._replace(share=float(share), masks=np.concatenate(masks, axis=1))
 
     def _of(self, each: _Wrong, change: Change | None, recipe: tuple[str, str]) -> Rows | None:
         key = (id(each.case), change, recipe)
@@ -194,14 +240,16 @@ def find_cause(
     if output == "amax":
         return _cause_of_amax(runs), 1
     of_scale = list(scale_hypotheses(norm, runs)) if norm.quant.scale_type else []
-    of_codes = list(code_hypotheses(norm))
+    of_codes = list(code_hypotheses(norm, runs))
     cause = _Search(norm, "scale", runs).find(of_scale) if of_scale else ""
     if output == "scale":
         return cause, len(of_scale)
     search = _Search(norm, "codes", runs)
-    by_own_scales = Hypothesis(cause, partial(by_scales, own), scales_zeros=True)
-    if not (cause and (special or search.find([by_own_scales]))):
-        cause = search.find(of_codes) or search.find([*codes_by_other_scales(of_scale)])
+    if not (cause and special):
+        by_right = [Hypothesis(BY_RIGHT_SCALES, partial(by_scales, own), scales_zeros=True)]
+        of_other = [*by_right, *codes_by_other_scales(of_scale)] if of_scale else []
+        found = search.find([*of_codes, *of_other])
+        cause = cause if found == BY_RIGHT_SCALES and (cause or special) else found
     if special and not search.is_wrong and not cause:
         cause = _fate_of_nan(runs)
     return cause, len(of_scale) + len(of_codes)

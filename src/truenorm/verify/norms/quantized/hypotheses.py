@@ -33,6 +33,8 @@ BLOCKS = (1024, 512, 256, 128, 64, 32)
 OTHER_EPS = (1e-5, 1e-6, 1e-8, 1e-12, 0.0)
 ADDED_TO_SCALE = (1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 OTHER_QMAX = (448.0, 240.0, 224.0, 57344.0, 128.0, 127.0, 256.0, 6.0, 1.0)
+DIGITS = (1, 2, 3, 4)
+"""Significant digits of a number that is fitted to results."""
 
 
 @dataclass(frozen=True)
@@ -172,14 +174,22 @@ def _right(rows: Rows, y: Float64s) -> Float64s:
 
 
 def by_scales(predict: Predict, rows: Rows, y: Float64s) -> Float64s:
-    """Return the codes of y for scales other than the returned ones; 0 for a scale of 0."""
-    scales = predict(rows, y).astype(np.float32).astype(np.float64)
+    """Return the codes of y for scales other than the returned ones; 0 for a scale of 0.
+
+    A float32 scale has noise of its own: in y and in its scale, the same noise would cancel.
+    """
+    of_scale = rows.y if rows.quant.scale_type == "float32" else y
+    scales = predict(rows, of_scale).astype(np.float32).astype(np.float64)
     unit = rows.spread(rows.quant.code_units(scales, rows.case))
     return np.where((y == 0) | (unit == 0), 0.0, rows.quant.code.nearest(y / unit))
 
 
 def _times_scale(rows: Rows, y: Float64s) -> Float64s:
     return rows.quant.code.nearest(y * rows.unit)
+
+
+def _multiplied(factor: float, rows: Rows, y: Float64s) -> Float64s:
+    return rows.quant.code.nearest(factor * y / rows.unit)
 
 
 def _unscaled(rows: Rows, y: Float64s) -> Float64s:
@@ -228,9 +238,11 @@ def _subnormal_as_normal(rows: Rows, y: Float64s) -> Float64s:
     return np.where(unit == 0, 0.0, rows.quant.code.nearest(y / unit))
 
 
-def code_hypotheses(norm: Norm) -> Iterator[Hypothesis]:
+def code_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     """Yield wrong conversions to codes, and wrong scalings."""
     quant = norm.quant
+    for factor in dict.fromkeys(_factors(runs)):
+        yield Hypothesis(f"y is multiplied by {factor:g}", partial(_multiplied, factor))
     for words, convert in conversions(quant):
         yield Hypothesis(words, partial(_converted, convert))
     yield Hypothesis("zeros are divided by a scale of zero", _right, scales_zeros=True)
@@ -433,7 +445,7 @@ def scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     for place, move in {**OF_OTHER_ROWS, **(OF_OTHER_GROUPS if quant.group else {})}.items():
         yield Hypothesis(place, partial(_elsewhere, move))
     if quant.scale_type != "e8m0":
-        for qmax in OTHER_QMAX:
+        for qmax in dict.fromkeys((*OTHER_QMAX, *_divisors(runs))):
             if qmax != quant.code.largest:
                 other = f"the scale is {_amax_over(qmax)}, not {_amax_over(quant.code.largest)}"
                 yield Hypothesis(other, partial(_over, qmax))
@@ -457,13 +469,41 @@ def scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
 
 
 def _known_scales(runs: Sequence[Run]) -> Iterator[tuple[Float64s, Float64s]]:
-    """Yield the largest |y| and the scale of groups that are not zero, by case."""
+    """Yield the largest |y| and the scale of groups that are not zero, by case.
+
+    The largest |y| is multiplied by the scale of all block scales.
+    """
     for case, results in runs:
         answers = answers_of(case)
+        setting = case.inputs.get("global_scale")
+        factor = 1.0 if setting is None else float(setting[0])
         scales = answers.decoded("scale", results.get("scale"))
         if scales is not None:
             known = (answers.amax > 0) & np.isfinite(scales) & (scales != 0)
-            yield answers.amax[known], scales[known]
+            yield factor * answers.amax[known], scales[known]
+
+
+def _divisors(runs: Sequence[Run]) -> list[float]:
+    """Return what the largest |y| over most scales is close to."""
+    return _of_few_digits([amax / scales for amax, scales in _known_scales(runs)])
+
+
+def _factors(runs: Sequence[Run]) -> list[float]:
+    """Return what the number of most codes over y is close to."""
+    ratios = []
+    for case, results in runs:
+        answers = answers_of(case).given(results)
+        codes = answers.decoded("codes", results.get("codes"))
+        if codes is not None and answers.values["codes"] is not None:
+            share = np.abs(codes) / answers.quant.code.largest
+            ratios.append((codes * answers.code_unit / answers.y)[(share > 1 / 8) & (share < 1)])
+    return _of_few_digits(ratios)
+
+
+def _of_few_digits(every: Sequence[Float64s]) -> list[float]:
+    known = np.concatenate([*every, [np.nan]])
+    middle = float(np.nanmedian(known)) if np.isfinite(known).any() else 1.0
+    return [float(f"{middle:.{digits}g}") for digits in DIGITS]
 
 
 def _least_scale(runs: Sequence[Run]) -> float:
