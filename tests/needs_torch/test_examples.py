@@ -103,18 +103,15 @@ def is_late(name: str, operation: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "late"),
-    [
-        ("train", "rms_norm", False),
-        ("serve", "rms_norm", True),
-        ("pinned", "rms_norm", True),
-        ("add_train", "add_rms_norm", False),
-        ("add_train", "add_rms_norm,sum=unrounded", True),
-        ("add_serve", "add_rms_norm", True),
-        ("add_serve", "add_rms_norm,sum=unrounded", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "operation", "late"), [
+    ("train", "rms_norm", False),
+    ("serve", "rms_norm", True),
+    ("pinned", "rms_norm", True),
+    ("add_train", "add_rms_norm", False),
+    ("add_train", "add_rms_norm,sum=unrounded", True),
+    ("add_serve", "add_rms_norm", True),
+    ("add_serve", "add_rms_norm,sum=unrounded", False),
+])  # fmt: skip
 def test_recipes(name: str, operation: str, late: bool) -> None:
     assert is_late(name, operation) == late
 

@@ -90,12 +90,8 @@ RIGHT: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "gate last": (rmsnorm_fn, "rms_norm,groups=2,gate=silu", {}),
     "gate first": (rmsnorm_fn, "rms_norm,groups=2,gate=sigmoid-first", {}),
     "g": (rms_norm_gated, "rms_norm,gate=sigmoid", {}),
-    "scale": (
-        modulated_rms_norm,
-        "rms_norm,modulate=row",
-        {"settings": {"casting_mode": "none"}},
-    ),
-}
+    "scale": (modulated_rms_norm, "rms_norm,modulate=row", {"settings": {"casting_mode": "none"}}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -14,13 +14,10 @@ torch: Any = import_module("torch")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize(
-    ("name", "dx", "dgamma"),
-    [
-        ("rms_norm", "nothing", "nothing"),
-        ("layer_norm", "the mean and rstd", "the mean, rstd and each partial sum"),
-    ],
-)
+@pytest.mark.parametrize(("name", "dx", "dgamma"), [
+    ("rms_norm", "nothing", "nothing"),
+    ("layer_norm", "the mean and rstd", "the mean, rstd and each partial sum"),
+])  # fmt: skip
 def test_recipe_is_named(name: str, dx: str, dgamma: str, dtype: str) -> None:
     """On a CPU, layer norm saves its statistics in the type of x; more threads cut sums."""
     function = getattr(torch.nn.functional, name)

@@ -28,64 +28,24 @@ def subject_of(function: Any, operation: str, form: FormName = "out", **options:
 
 RIGHT: dict[str, tuple[Any, str, FormName, dict[str, Any], str]] = {
     "static scale": (quantized.rms_norm_static_fp8_quant, STATIC, "out", {}, "late/T"),
-    "scale per token": (
-        quantized.rms_norm_dynamic_per_token_quant,
-        PER_TOKEN,
-        "out",
-        {},
-        "early/T",
-    ),
-    "sum in place": (
-        quantized.rms_norm_dynamic_per_token_quant,
-        f"add_{PER_TOKEN},sum=unrounded",
-        "out",
-        {},
-        "early/T",
-    ),
-    "group_size": (
-        quantized.rms_norm_per_block_quant,
-        "rms_norm,quant=e4m3fn,scale=per-128",
-        "out",
-        {},
-        "late/T",
-    ),
-    "residual_out": (
-        quantized.add_rmsnorm_quant,
-        "add_rms_norm,quant=int8,scale=per-token,sum=unrounded",
-        "out",
-        {},
-        "late/direct",
-    ),
+    "scale per token": (quantized.rms_norm_dynamic_per_token_quant, PER_TOKEN, "out", {},
+        "early/T"),
+    "sum in place": (quantized.rms_norm_dynamic_per_token_quant, f"add_{PER_TOKEN},sum=unrounded",
+        "out", {}, "early/T"),
+    "group_size": (quantized.rms_norm_per_block_quant, "rms_norm,quant=e4m3fn,scale=per-128",
+        "out", {}, "late/T"),
+    "residual_out": (quantized.add_rmsnorm_quant,
+        "add_rms_norm,quant=int8,scale=per-token,sum=unrounded", "out", {}, "late/direct"),
     "float4": (quantized.rmsnorm_fp4quant, NVFP4, "out", {}, "late/direct"),
-    "swizzled scales": (
-        quantized.rmsnorm_fp4quant,
-        NVFP4,
-        "out",
-        {"unpack": tv.unswizzled},
-        "late/direct",
-    ),
-    "amax": (
-        quantized.with_amax,
-        f"{STATIC},direction=multiply,amax=true",
-        "functional",
-        {},
-        "late/direct",
-    ),
-    "transposed float8_e8m0fnu": (
-        quantized.mxfp8,
-        "rms_norm,quant=mxfp8",
-        "functional",
-        {},
-        "late/T",
-    ),
-    "int8": (
-        quantized.layer_norm_int8,
-        "layer_norm,quant=int8,nan=clamp",
-        "functional",
-        {},
-        "late/T",
-    ),
-}
+    "swizzled scales": (quantized.rmsnorm_fp4quant, NVFP4, "out", {"unpack": tv.unswizzled},
+        "late/direct"),
+    "amax": (quantized.with_amax, f"{STATIC},direction=multiply,amax=true", "functional", {},
+        "late/direct"),
+    "transposed float8_e8m0fnu": (quantized.mxfp8, "rms_norm,quant=mxfp8", "functional", {},
+        "late/T"),
+    "int8": (quantized.layer_norm_int8, "layer_norm,quant=int8,nan=clamp", "functional", {},
+        "late/T"),
+}  # fmt: skip
 """By name: the function, the operation, the form, options, and the recipe."""
 
 
@@ -139,21 +99,12 @@ def swizzled(x: Tensor, weight: Tensor, eps: float, global_scale: Tensor) -> Any
 
 WRONG: dict[str, tuple[Any, str, FormName, str]] = {
     "the scale is changed": (damaged_scale, STATIC, "out", "scale changed during the call"),
-    "the residual stays": (
-        stale_sum,
-        f"add_{PER_TOKEN},sum=unrounded",
-        "out",
-        r"sum\[",
-    ),
-    "another type": (
-        as_e5m2,
-        STATIC,
-        "functional",
-        "codes is float8_e5m2; it should be uint8 or float8_e4m3fn",
-    ),
+    "the residual stays": (stale_sum, f"add_{PER_TOKEN},sum=unrounded", "out", r"sum\["),
+    "another type": (as_e5m2, STATIC, "functional",
+        "codes is float8_e5m2; it should be uint8 or float8_e4m3fn"),
     "an unknown type": (as_e5m2fnuz, STATIC, "functional", "an array of float8_e5m2fnuz"),
     "swizzled, undeclared": (swizzled, NVFP4, "functional", r"scale is shape \(1024,\)"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -206,37 +157,17 @@ def test_a_module() -> None:
         tv.check(subject, case)
 
 
-@pytest.mark.parametrize(
-    ("function", "operation", "options", "message"),
-    [
-        (quantized.with_amax, STATIC, {"form": "inplace"}, "give 'out', where the sum may"),
-        (Quantizing, STATIC, {"form": "module"}, "form 'module' has no argument for the scale"),
-        (
-            quantized.rms_norm_static_fp8_quant,
-            STATIC,
-            {"unpack": tv.unswizzled},
-            "unpack is for scales that are returned; RMS normalization, quantized to e4m3fn has",
-        ),
-        (
-            quantized.mxfp8,
-            "rms_norm,quant=mxfp8",
-            {"form": "functional", "backward": print},
-            "backward must not be given: RMS normalization, quantized to mxfp8 has none",
-        ),
-        (
-            quantized.rms_norm_static_fp8_quant,
-            PER_TOKEN.replace("rms_norm", "add_rms_norm"),
-            {},
-            "no argument for residual (residual, residual_in",
-        ),
-        (
-            quantized.mxfp8,
-            PER_TOKEN,
-            {},
-            "no argument for out (out, output, y, result, codes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("function", "operation", "options", "message"), [
+    (quantized.with_amax, STATIC, {"form": "inplace"}, "give 'out', where the sum may"),
+    (Quantizing, STATIC, {"form": "module"}, "form 'module' has no argument for the scale"),
+    (quantized.rms_norm_static_fp8_quant, STATIC, {"unpack": tv.unswizzled},
+        "unpack is for scales that are returned; RMS normalization, quantized to e4m3fn has"),
+    (quantized.mxfp8, "rms_norm,quant=mxfp8", {"form": "functional", "backward": print},
+        "backward must not be given: RMS normalization, quantized to mxfp8 has none"),
+    (quantized.rms_norm_static_fp8_quant, PER_TOKEN.replace("rms_norm", "add_rms_norm"), {},
+        "no argument for residual (residual, residual_in"),
+    (quantized.mxfp8, PER_TOKEN, {}, "no argument for out (out, output, y, result, codes"),
+])  # fmt: skip
 def test_kernels_that_do_not_match(
     function: Any, operation: str, options: dict[str, Any], message: str
 ) -> None:

@@ -76,30 +76,27 @@ def kernel(name: str) -> Any:
 EVERY_LAYOUT = ("ranks", "strides", "padded-rows", "layouts-of-gradients", "idle-rows", "empty")
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "form", "also"),
-    [
-        ("layer_norm", "layer_norm", "functional", (*EVERY_LAYOUT, "no-gamma", "no-beta")),
-        ("rms_norm", "rms_norm", "functional", (*EVERY_LAYOUT, "no-gamma")),
-        ("add_layer_norm", "add_layer_norm", "functional", ()),
-        ("add_rms_norm", "add_rms_norm", "functional", EVERY_LAYOUT),
-        ("one_pass", "layer_norm", "functional", ("padded-rows",)),
-        ("without_eps", "rms_norm", "functional", ()),
-        ("rms_norm_out", "rms_norm", "out", ("strides",)),
-        ("unwritten_column_out", "rms_norm", "out", ()),
-        ("rms_norm_inplace", "rms_norm", "inplace", ("strides",)),
-        ("add_rms_norm_inplace", "add_rms_norm", "inplace", ()),
-        ("RMSNorm", "rms_norm", "module", ("no-gamma",)),
-        ("LayerNorm", "layer_norm", "module", ()),
-        ("damages_x", "rms_norm", "functional", ()),
-        ("reused_result", "rms_norm", "functional", ()),
-        ("one_result_of_two", "add_rms_norm", "functional", ()),
-        ("quantized", "rms_norm,quant=e4m3fn,scale=per-token", "functional", ()),
-        ("quantized_out", "rms_norm,quant=e4m3fn,scale=per-token", "out", ()),
-        ("group_norm", "group_norm,groups=4", "functional", ()),
-        ("complex_result", "rms_norm", "functional", ()),
-    ],
-)
+@pytest.mark.parametrize(("name", "operation", "form", "also"), [
+    ("layer_norm", "layer_norm", "functional", (*EVERY_LAYOUT, "no-gamma", "no-beta")),
+    ("rms_norm", "rms_norm", "functional", (*EVERY_LAYOUT, "no-gamma")),
+    ("add_layer_norm", "add_layer_norm", "functional", ()),
+    ("add_rms_norm", "add_rms_norm", "functional", EVERY_LAYOUT),
+    ("one_pass", "layer_norm", "functional", ("padded-rows",)),
+    ("without_eps", "rms_norm", "functional", ()),
+    ("rms_norm_out", "rms_norm", "out", ("strides",)),
+    ("unwritten_column_out", "rms_norm", "out", ()),
+    ("rms_norm_inplace", "rms_norm", "inplace", ("strides",)),
+    ("add_rms_norm_inplace", "add_rms_norm", "inplace", ()),
+    ("RMSNorm", "rms_norm", "module", ("no-gamma",)),
+    ("LayerNorm", "layer_norm", "module", ()),
+    ("damages_x", "rms_norm", "functional", ()),
+    ("reused_result", "rms_norm", "functional", ()),
+    ("one_result_of_two", "add_rms_norm", "functional", ()),
+    ("quantized", "rms_norm,quant=e4m3fn,scale=per-token", "functional", ()),
+    ("quantized_out", "rms_norm,quant=e4m3fn,scale=per-token", "out", ()),
+    ("group_norm", "group_norm,groups=4", "functional", ()),
+    ("complex_result", "rms_norm", "functional", ()),
+])  # fmt: skip
 def test_the_report_is_that_of_verify(
     name: str, operation: str, form: Any, also: Sequence[str], tmp_path: Path
 ) -> None:

@@ -52,15 +52,12 @@ def test_module_of_the_current_folder(tmp_path: Path) -> None:
     assert code != 2
 
 
-@pytest.mark.parametrize(
-    ("target", "operation", "message"),
-    [
-        (RMS_NORM, "", "give --operation rms_norm"),
-        ("torch:torch.nn.functional.rms", "rms_norm", "torch.nn.functional has no 'rms'"),
-        ("torch:no_such_package.norm", "rms_norm", "there is no module 'no_such_package'"),
-        (RMS_NORM, "layer_norm", "no argument for beta"),
-    ],
-)
+@pytest.mark.parametrize(("target", "operation", "message"), [
+    (RMS_NORM, "", "give --operation rms_norm"),
+    ("torch:torch.nn.functional.rms", "rms_norm", "torch.nn.functional has no 'rms'"),
+    ("torch:no_such_package.norm", "rms_norm", "there is no module 'no_such_package'"),
+    (RMS_NORM, "layer_norm", "no argument for beta"),
+])  # fmt: skip
 def test_invalid_targets(target: str, operation: str, message: str, tmp_path: Path) -> None:
     options = ["--operation", operation] if operation else []
     code, printed = verify(target, *options, folder=tmp_path)
@@ -98,17 +95,14 @@ def recipe_of(subject: tv.Subject, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize(
-    ("target", "operation", "name"),
-    [
-        (RMS_NORM, "rms_norm", "late"),
-        ("torch:torch.nn.functional.layer_norm", "layer_norm", "late"),
-        (f"{MODELS}.llama.modeling_llama.LlamaRMSNorm", "rms_norm", "early"),
-        (f"{MODELS}.llama.modeling_llama.LlamaRMSNorm", WIDE, "early"),
-        (f"{MODELS}.t5.modeling_t5.T5LayerNorm", "rms_norm", "early"),
-        (f"{MODELS}.gemma.modeling_gemma.GemmaRMSNorm", ZERO_CENTRED, "late"),
-    ],
-)
+@pytest.mark.parametrize(("target", "operation", "name"), [
+    (RMS_NORM, "rms_norm", "late"),
+    ("torch:torch.nn.functional.layer_norm", "layer_norm", "late"),
+    (f"{MODELS}.llama.modeling_llama.LlamaRMSNorm", "rms_norm", "early"),
+    (f"{MODELS}.llama.modeling_llama.LlamaRMSNorm", WIDE, "early"),
+    (f"{MODELS}.t5.modeling_t5.T5LayerNorm", "rms_norm", "early"),
+    (f"{MODELS}.gemma.modeling_gemma.GemmaRMSNorm", ZERO_CENTRED, "late"),
+])  # fmt: skip
 def test_recipes_of_published_kernels(target: str, operation: str, name: str, dtype: str) -> None:
     if "transformers" in target:
         pytest.importorskip("transformers")
@@ -170,14 +164,11 @@ def test_triton_example() -> None:
     assert [each["output"] for each in report["grades"]] == ["y"]
 
 
-@pytest.mark.parametrize(
-    ("target", "recipe", "identified"),
-    [
-        ("quantized_check.py", "late/T", "late/direct"),
-        ("quantized_check.py:mended", "late/T", "late/T"),
-        ("triton_quantized_check.py", "late/T, divide", "late/T"),
-    ],
-)
+@pytest.mark.parametrize(("target", "recipe", "identified"), [
+    ("quantized_check.py", "late/T", "late/direct"),
+    ("quantized_check.py:mended", "late/T", "late/T"),
+    ("triton_quantized_check.py", "late/T, divide", "late/T"),
+])  # fmt: skip
 def test_quantized_examples(target: str, recipe: str, identified: str) -> None:
     """The rounding that is left out is the only finding."""
     if target.startswith("triton"):

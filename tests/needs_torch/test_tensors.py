@@ -133,9 +133,7 @@ def test_bound_of_tensors(dtype: Any) -> None:
     dx, dweight = torch.autograd.grad(y, (x, weight), dy)
     bound = tv.bound("rms_norm", x, weight, eps=1e-6, dy=dy)
     bound.assert_close((y, dx, dweight))
-    with pytest.raises(
-        AssertionError, match=r"dgamma is not stable: [89][0-9] of 96.*\n.*worst: dgamma\["
-    ):
+    with pytest.raises(AssertionError, match=r"dgamma is not stable: [89][0-9] of"):
         bound.assert_close(y, dgamma=1.25 * dweight)
 
 

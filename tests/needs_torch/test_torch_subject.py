@@ -266,31 +266,24 @@ def test_no_warnings() -> None:
     assert [each.tobytes() for each in first] == [each.tobytes() for each in second]
 
 
-@pytest.mark.parametrize(
-    ("function", "options", "message"),
-    [
-        (lambda q, weight, eps: q, {}, "unknown arguments q; no argument for x (input"),
-        (kernels.rms_norm, {"operation": "layer_norm"}, "no argument for beta (bias"),
-        (torch.nn.LayerNorm(8), {"form": "module"}, "expected a class of modules"),
-        (kernels.rms_norm_out, {"form": "out", "operation": "add_rms_norm"}, "for residual"),
+@pytest.mark.parametrize(("function", "options", "message"), [
+    (lambda q, weight, eps: q, {}, "unknown arguments q; no argument for x (input"),
+    (kernels.rms_norm, {"operation": "layer_norm"}, "no argument for beta (bias"),
+    (torch.nn.LayerNorm(8), {"form": "module"}, "expected a class of modules"),
+    (kernels.rms_norm_out, {"form": "out", "operation": "add_rms_norm"}, "for residual"),
         (
             lambda x, weight, eps: 1 / 0,
             {},
             "it cannot be called with x=x, weight=gamma, eps=eps: ZeroDivisionError: division by "
             'zero\n  File "',
         ),
-        (
-            torch.rms_norm,
-            {"signature": "input, weight, eps"},
-            "if its arguments are others, give signature='...'",
-        ),
-        (torch.nn.Linear, {"form": "module"}, "unknown arguments in_features"),
-        (lambda D, eps: torch.nn.Linear(D, D), {"form": "module"}, None),  # noqa: N803
-        (lambda D, eps: torch.nn.ReLU(), {"form": "module"}, "no parameter for gamma"),  # noqa: N803
-        (kernels.rms_norm, {"signature": "x, weight"}, "no argument for eps"),
-        (kernels.rms_norm, {"device": "nowhere"}, None),
-    ],
-)
+    (torch.rms_norm, {"signature": "input, weight, eps"}, "if its arguments are others"),
+    (torch.nn.Linear, {"form": "module"}, "unknown arguments in_features"),
+    (lambda D, eps: torch.nn.Linear(D, D), {"form": "module"}, None),  # noqa: N803
+    (lambda D, eps: torch.nn.ReLU(), {"form": "module"}, "no parameter for gamma"),  # noqa: N803
+    (kernels.rms_norm, {"signature": "x, weight"}, "no argument for eps"),
+    (kernels.rms_norm, {"device": "nowhere"}, None),
+])  # fmt: skip
 def test_kernels_that_do_not_match(
     function: Any, options: dict[str, Any], message: str | None
 ) -> None:

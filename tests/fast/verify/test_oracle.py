@@ -232,11 +232,9 @@ def test_small_answers_are_not_cached(place: Path) -> None:
     assert not place.exists()
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "value"),
-    [(LAYER_NORM, "folder", None), (oracle, "sources", lambda *_: "")],
-    ids=["of an operation that does not tell them", "in an archive"],
-)
+@pytest.mark.parametrize(("owner", "name", "value"), [
+    (LAYER_NORM, "folder", None), (oracle, "sources", lambda *_: ""),
+], ids=["of an operation that does not tell them", "in an archive"])  # fmt: skip
 def test_without_sources_nothing_is_cached(
     place: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object
 ) -> None:
@@ -321,15 +319,11 @@ class TestQuickLevel:
             assert found is not None, each
             assert fingerprint(found) == fingerprint(compute_exact(each)), each
 
-    @pytest.mark.parametrize(
-        "step",
-        [
-            43,
-            pytest.param(
-                1, marks=pytest.mark.slow(reason="all answers of all cases are computed again")
-            ),
-        ],
-    )
+    @pytest.mark.parametrize("step", [
+        43,
+        pytest.param(1,
+            marks=pytest.mark.slow(reason="all answers of all cases are computed again")),
+    ])  # fmt: skip
     @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
     def test_they_are_recomputed(self, operation: Norm, step: int) -> None:
         for each in quick_cases(operation)[::step]:

@@ -1,6 +1,5 @@
 """Baselines: known findings pass, new ones fail, vanished ones are listed."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import truenorm.verify as tv
 from shared.verify.fake_report import (
@@ -31,9 +29,6 @@ from truenorm.verify.baseline import (
 )
 from truenorm.verify.baseline import compare_with_baseline as compare
 from truenorm.verify.grading.report import Known, Report
-from truenorm.verify.report.html import to_html
-from truenorm.verify.report.terminal import show
-from truenorm.verify.report.wording import baseline_changes, baseline_counts
 from truenorm.verify.types import Array
 
 pytestmark = pytest.mark.usefixtures("without_long_calls")
@@ -177,22 +172,14 @@ GOOD = made(of_y="stable")
 BOTH = made(finding(families=("offset", "constant")), finding("special", ("nan-in-x",)))
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        made(finding(), finding("special", ("nan-in-x",)), run=("normal", "offset", "nan-in-x")),
-        made(finding("ordinary", ("normal",)), finding("special", ("nan-in-x",)), of_y="wrong"),
-        replace(GOOD, grades=(replace(GOOD.grades[0], dtype="float64"),)),
-        replace(GOOD, grades=(replace(GOOD.grades[0], output="dx"),)),
-        with_verdict(
-            made(finding(families=("offset", "constant"))), "special values", "not judged"
-        ),
-        replace(
-            made(finding("special", ("nan-in-x",)), of_y="conditional"), require="conditional"
-        ),
-    ],
-    ids=["family", "hidden", "type", "output", "verdict", "requirement"],
-)
+@pytest.mark.parametrize("report", [
+    made(finding(), finding("special", ("nan-in-x",)), run=("normal", "offset", "nan-in-x")),
+    made(finding("ordinary", ("normal",)), finding("special", ("nan-in-x",)), of_y="wrong"),
+    replace(GOOD, grades=(replace(GOOD.grades[0], dtype="float64"),)),
+    replace(GOOD, grades=(replace(GOOD.grades[0], output="dx"),)),
+    with_verdict(made(finding(families=("offset", "constant"))), "special values", "not judged"),
+    replace(made(finding("special", ("nan-in-x",)), of_y="conditional"), require="conditional"),
+], ids=["family", "hidden", "type", "output", "verdict", "requirement"])  # fmt: skip
 def test_unchecked_findings_have_not_vanished(report: Report) -> None:
     before = known(replace(BOTH, grades=(replace(BOTH.grades[0], grade="conditional"),)))
     compared = compare(report, before)
@@ -282,7 +269,7 @@ def of(*entries: Any) -> dict[str, Any]:
 
 def write_content(folder: Path, content: Any) -> Path:
     file = folder / "known.json"
-    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return file
 
 
@@ -294,48 +281,23 @@ def test_round_trip(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8").endswith("}\n")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "cannot be read"),
-        ([], "is not a baseline that this version can read"),
-        ({"schema": "truenorm/baseline-2", "findings": []}, "is not a baseline that this version"),
-        ({"schema": SCHEMA}, 'and a list "findings"'),
-        (of(7), r"findings\[0\] must be an object"),
-        (
-            of(ENTRY | {"raeson": "typo"}),
-            r"findings\[0\] has the unknown key 'raeson'; known are subject",
-        ),
-        (of({"subject": "kernel"}), r"findings\[0\] has no 'operation'"),
-        (of(ENTRY | {"families": "offset"}), "must have a list of strings as 'families'"),
-        (of(ENTRY | {"reason": None}), "must have a string as 'reason'"),
-        (of(ENTRY | {"grade": "good"}), "has the check 'accuracy' and the grade 'good'"),
-        (of(ENTRY | {"check": "repeat"}), "has the check 'repeat' and the grade 'unstable'"),
-        (of(ENTRY, ENTRY | {"reason": "other"}), r"findings\[1\] duplicates findings\[0\]"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"{", "cannot be read"),
+    (b"\xff\xfe\x00", "cannot be read"),
+    ([], "is not a baseline that this version can read"),
+    ({"schema": "truenorm/baseline-2", "findings": []}, "is not a baseline that this version"),
+    ({"schema": SCHEMA}, 'and a list "findings"'),
+    (of(7), r"findings\[0\] must be an object"),
+    (of(ENTRY | {"raeson": "typo"}), r"findings\[0\] has the unknown key 'raeson'; known"),
+    (of({"subject": "kernel"}), r"findings\[0\] has no 'operation'"),
+    (of(ENTRY | {"families": "offset"}), "must have a list of strings as 'families'"),
+    (of(ENTRY | {"reason": None}), "must have a string as 'reason'"),
+    (of(ENTRY | {"grade": "good"}), "has the check 'accuracy' and the grade 'good'"),
+    (of(ENTRY | {"check": "repeat"}), "has the check 'repeat' and the grade 'unstable'"),
+    (of(ENTRY, ENTRY | {"reason": "other"}), r"findings\[1\] duplicates findings\[0\]"),
+])  # fmt: skip
 def test_malformed_file(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_baseline(write_content(tmp_path, content))
-
-
-def test_unreadable_file(tmp_path: Path) -> None:
-    file = tmp_path / "known.json"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="cannot be read"):
-        read_baseline(file)
     with pytest.raises(ValueError, match="cannot be read"):
         read_baseline(tmp_path)
-
-
-def shown(report: Report) -> str:
-    stream = io.StringIO()
-    show(report, Console(file=stream, width=100, highlight=False))
-    return stream.getvalue()
-
-
-def test_report_without_a_baseline() -> None:
-    report = made(finding())
-    assert (baseline_counts(report), baseline_changes(report)) == ("", [])
-    assert "baseline" not in shown(report)
-    assert "<dt>baseline</dt>" not in to_html(report)

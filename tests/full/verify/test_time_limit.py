@@ -171,13 +171,9 @@ def test_cost_is_found_from_times() -> None:
     every = [timed(*shape, first=first) for shape in shapes for first in (True, False)]
     assert Cost.fitted(every) == pytest.approx((2e-3, 1e-2, 1e-6, 0.5), rel=1e-6)
     # A second call that is a little faster is no sign of a compiler.
-    warm = [replace_seconds(each, 0.015 + 0.005 * each.first) for each in every]
+    warm = [each._replace(seconds=0.015 + 0.005 * each.first) for each in every]
     assert Cost.fitted(warm).shape == 0
     assert min(Cost.fitted([timed(4, 8), timed(8, 4)])) >= 0
-
-
-def replace_seconds(timed: Timed, seconds: float) -> Timed:
-    return timed._replace(seconds=seconds)
 
 
 FEW = ("float32-normal-4x17", "float32-offset-1e4-4x67", "float32-rows-32x5")
@@ -191,14 +187,9 @@ def slow_report(left_out: Sequence[str], forward: Callable[..., Array] = wide) -
         replace(each, results={}, left_out="too slow", predicted=5.0)
         if each.case in left_out
         else each
-        for each in collect(tv_runner(subject), suite)
+        for each in collect(InProcess(subject), suite)
     ]
     return grade_records(subject, suite, records, subject.spec())
-
-
-def tv_runner(subject: tv.Subject) -> InProcess:
-
-    return InProcess(subject)
 
 
 def test_a_report_lists_what_was_too_slow() -> None:

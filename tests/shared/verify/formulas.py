@@ -22,6 +22,7 @@ from truenorm.verify.types import Array
 MOST_ELEMENTS = 4200
 MANY_CALLS = ("batch-sizes", "large", "repeated", "row-counts", "row-limit")
 Pass = Callable[..., Any]
+TILE = "the last, partial block of 64 columns is left out"
 
 
 def report_of(subject: Subject, suite: Sequence[Case] = ()) -> Report:
@@ -57,6 +58,18 @@ def whole_tiles(x: Array, tile: int = 64) -> Array:
     return np.where(np.arange(size) < (size - size % tile or size), x, 0)
 
 
+def of_whole_tiles(e: Array) -> Any:
+    return along(whole_tiles(e))
+
+
+def of_the_row_before(e: Array) -> Any:
+    return rolled(along(e))
+
+
+def averaged(e: Array) -> Any:
+    return along(e) / e.dtype.type(e.shape[-1])
+
+
 def exponentials(x: Array) -> tuple[Array, Any]:
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e, along(e)
@@ -86,26 +99,16 @@ def softmax_of_base_2(x: Array) -> Any:
 
 
 SOFTMAX = {
-    "the largest is not subtracted": Bug(
-        naive_softmax, None, "top is not subtracted: exp overflows"
-    ),
-    "a mean, not a sum": Bug(
-        partial(softmax, total=lambda e: along(e) / e.dtype.type(e.shape[-1])),
-        None,
-        "s is averaged, not summed",
-    ),
-    "the sum of another row": Bug(
-        partial(softmax, total=lambda e: rolled(along(e))), None, "s is that of the row before"
-    ),
-    "a partial tile": Bug(
-        partial(softmax, total=lambda e: along(whole_tiles(e))),
-        None,
-        "the last, partial block of 64 columns is left out of s",
-    ),
+    "the largest is not subtracted": Bug(naive_softmax, None,
+        "top is not subtracted: exp overflows"),
+    "a mean, not a sum": Bug(partial(softmax, total=averaged), None, "s is averaged, not summed"),
+    "the sum of another row": Bug(partial(softmax, total=of_the_row_before), None,
+        "s is that of the row before"),
+    "a partial tile": Bug(partial(softmax, total=of_whole_tiles), None, f"{TILE} of s"),
     "base 2": Bug(softmax_of_base_2, None, "e has the base 2"),
     "no sum in backward": Bug(None, lambda dy, y: dy * y, "the gradient of s is left out"),
     "dy is not multiplied": Bug(None, lambda dy, y: dy - y * along(dy * y)),
-}
+}  # fmt: skip
 
 # Softmax with a mask.
 
@@ -167,15 +170,9 @@ LOG_SOFTMAX = {
     "the logarithm of a softmax": Bug(log_of_softmax, None),
     "base 2": Bug(partial(log_softmax, log=np.log2), None, "log(s) has the base 2"),
     "log1p": Bug(partial(log_softmax, log=np.log1p), None, "log(s) is log(1 + x)"),
-    "a partial tile": Bug(
-        partial(log_softmax, total=lambda e: along(whole_tiles(e))),
-        None,
-        "the last, partial block of 64 columns is left out of s",
-    ),
+    "a partial tile": Bug(partial(log_softmax, total=of_whole_tiles), None, f"{TILE} of s"),
     "the sum of another row": Bug(
-        partial(log_softmax, total=lambda e: rolled(along(e))),
-        None,
-        "s is that of the row before",
+        partial(log_softmax, total=of_the_row_before), None, "s is that of the row before"
     ),
     "no sum in backward": Bug(None, lambda dy, _: dy, "left out"),
 }
@@ -206,31 +203,18 @@ def naive_cross_entropy(x: Array, label: Array) -> Any:
 
 
 CROSS_ENTROPY = {
-    "the largest is not subtracted": Bug(
-        naive_cross_entropy, None, "top is not subtracted: exp overflows"
-    ),
-    "the next label": Bug(
-        partial(cross_entropy, shift=1), None, "at_label is the element after it"
-    ),
-    "a partial tile": Bug(
-        partial(cross_entropy, total=lambda e: along(whole_tiles(e))),
-        None,
-        "the last, partial block of 64 columns is left out of s",
-    ),
-    "the sum of another row": Bug(
-        partial(cross_entropy, total=lambda e: rolled(along(e))),
-        None,
-        "s is that of the row before",
-    ),
-    "no one at the label": Bug(
-        None, partial(cross_entropy_backward, at_label=0.0), "the gradient of at_label is left out"
-    ),
-    "dy is left out": Bug(
-        None,
-        lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved),
-        "dy is left out: it is 1",
-    ),
-}
+    "the largest is not subtracted": Bug(naive_cross_entropy, None,
+        "top is not subtracted: exp overflows"),
+    "the next label": Bug(partial(cross_entropy, shift=1), None,
+        "at_label is the element after it"),
+    "a partial tile": Bug(partial(cross_entropy, total=of_whole_tiles), None, f"{TILE} of s"),
+    "the sum of another row": Bug(partial(cross_entropy, total=of_the_row_before), None,
+        "s is that of the row before"),
+    "no one at the label": Bug(None, partial(cross_entropy_backward, at_label=0.0),
+        "the gradient of at_label is left out"),
+    "dy is left out": Bug(None, lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved),
+        "dy is left out: it is 1"),
+}  # fmt: skip
 
 # L2 norm.
 
@@ -248,30 +232,18 @@ def l2_norm_backward(dy: Array, saved: Any, power: int = 3) -> Any:
 
 
 L2_NORM = {
-    "a mean, not a sum": Bug(
-        partial(l2_norm, total=lambda e: along(e) / e.dtype.type(e.shape[-1])),
-        None,
-        "w is averaged, not summed",
-    ),
-    "eps is added to the root": Bug(
-        partial(l2_norm, outside=True), None, "eps is added to the root"
-    ),
+    "a mean, not a sum": Bug(partial(l2_norm, total=averaged), None, "w is averaged, not summed"),
+    "eps is added to the root": Bug(partial(l2_norm, outside=True), None,
+        "eps is added to the root"),
     "eps is left out": Bug(lambda x, _: l2_norm(x, 0.0), None, "eps is left out"),
-    "a partial tile": Bug(
-        partial(l2_norm, total=lambda e: along(whole_tiles(e))),
-        None,
-        "the last, partial block of 64 columns is left out of w",
-    ),
-    "the sum of another row": Bug(
-        partial(l2_norm, total=lambda e: rolled(along(e))), None, "that of the row before"
-    ),
-    "the root is detached": Bug(
-        None, lambda dy, saved: dy * saved[1], "(the gradient of w)*x) is left out"
-    ),
-    "r squared": Bug(
-        None, partial(l2_norm_backward, power=2), "r is left out of (the gradient of r)*r"
-    ),
-}
+    "a partial tile": Bug(partial(l2_norm, total=of_whole_tiles), None, f"{TILE} of w"),
+    "the sum of another row": Bug(partial(l2_norm, total=of_the_row_before), None,
+        "that of the row before"),
+    "the root is detached": Bug(None, lambda dy, saved: dy * saved[1],
+        "(the gradient of w)*x) is left out"),
+    "r squared": Bug(None, partial(l2_norm_backward, power=2),
+        "r is left out of (the gradient of r)*r"),
+}  # fmt: skip
 
 # RMSNorm and RoPE.
 
@@ -308,25 +280,18 @@ def exchanged(x: Array, cos: Array, sin: Array, gamma: Array, eps: float) -> Any
 
 
 RMS_NORM_ROPE = {
-    "neighbours are rotated": Bug(
-        partial(rope, rotate=neighbours), None, "rotates neighbours, not halves"
-    ),
-    "the other sign": Bug(
-        partial(rope, rotate=partial(rotated, sign=-1.0)), None, "subtracted, not added"
-    ),
+    "neighbours are rotated": Bug(partial(rope, rotate=neighbours), None,
+        "rotates neighbours, not halves"),
+    "the other sign": Bug(partial(rope, rotate=partial(rotated, sign=-1.0)), None,
+        "subtracted, not added"),
     "cos and sin are exchanged": Bug(exchanged, None, "cos and sin are exchanged"),
-    "gamma is left out": Bug(
-        lambda x, cos, sin, gamma, eps: rope(x, cos, sin, np.ones_like(gamma), eps),
-        None,
-        "gamma is left out",
-    ),
-    "rotated back the wrong way": Bug(
-        None, partial(rope_backward, sign=1.0), "rotate_half(dy*sin)"
-    ),
-    "the root is detached": Bug(
-        None, partial(rope_backward, detached=True), "(the gradient of w)*x"
-    ),
-}
+    "gamma is left out": Bug(lambda x, cos, sin, gamma,
+        eps: rope(x, cos, sin, np.ones_like(gamma), eps), None, "gamma is left out"),
+    "rotated back the wrong way": Bug(None, partial(rope_backward, sign=1.0),
+        "rotate_half(dy*sin)"),
+    "the root is detached": Bug(None, partial(rope_backward, detached=True),
+        "(the gradient of w)*x"),
+}  # fmt: skip
 
 # SwiGLU.
 

@@ -32,15 +32,12 @@ def candidate(words: str, value: float, distance: float) -> Candidate:
     return Candidate(words, {"a case": match})
 
 
-@pytest.mark.parametrize(
-    ("value", "distance", "named"),
-    [
-        (12.0, 0.1, []),  # another value, as close
-        (12.0, 0.19, []),  # within a factor of two
-        (12.0, 0.21, ["first"]),
-        (10.5, 0.1, ["first", "second"]),  # equal within the tolerance
-    ],
-)
+@pytest.mark.parametrize(("value", "distance", "named"), [
+    (12.0, 0.1, []),  # another value, as close
+    (12.0, 0.19, []),  # within a factor of two
+    (12.0, 0.21, ["first"]),
+    (10.5, 0.1, ["first", "second"]),  # equal within the tolerance
+])  # fmt: skip
 def test_no_hypothesis_is_named_beside_one_that_is_as_close(
     value: float, distance: float, named: list[str]
 ) -> None:
@@ -107,14 +104,11 @@ def test_a_computation_is_named_once() -> None:
     assert {each.cause for each in shared.values()} == {"means are wrong (matches y within 1 ulp)"}
 
 
-@pytest.mark.parametrize(
-    ("control", "remains"),
-    [
-        (None, True),
-        ("float32-no-beta-6x67", True),  # without beta, the hypothesis is right as well
-        ("float32-normal-4x64", False),
-    ],
-)
+@pytest.mark.parametrize(("control", "remains"), [
+    (None, True),
+    ("float32-no-beta-6x67", True),  # without beta, the hypothesis is right as well
+    ("float32-normal-4x64", False),
+])  # fmt: skip
 def test_a_control_case_rules_out_a_hypothesis_that_differs(
     control: str | None, remains: bool
 ) -> None:

@@ -238,11 +238,9 @@ def test_batch_of_another_form_is_not_compared(change: Callable[[Array], Array])
 
 
 @pytest.mark.parametrize("rows", [255, 1, 305])  # alone, and with padding below them
-@pytest.mark.parametrize(
-    ("change", "returned"),
-    [(lambda y: y[:-1], "shape ({}, 67)"), (lambda _: None, "None")],
-    ids=["a row is lost", "None"],
-)
+@pytest.mark.parametrize(("change", "returned"), [
+    (lambda y: y[:-1], "shape ({}, 67)"), (lambda _: None, "None"),
+], ids=["a row is lost", "None"])  # fmt: skip
 def test_result_is_lost_at_some_number_of_rows(
     rows: int, change: Callable[[Array], Array | None], returned: str
 ) -> None:

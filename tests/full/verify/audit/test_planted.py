@@ -106,11 +106,9 @@ def test_calls_without_a_result() -> None:
         assert left_out[name] == absent
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [norm("rms_norm"), norm("add_layer_norm", gain="zero-centred")],
-    ids=lambda each: each.spec,
-)
+@pytest.mark.parametrize("operation", [
+    norm("rms_norm"), norm("add_layer_norm", gain="zero-centred"),
+], ids=lambda each: each.spec)  # fmt: skip
 def test_every_bug_changes_a_call_with_all_arguments(operation: Norm) -> None:
     everything = operation.inputs_of("data", "parameter", "gradient")
     for bug in planted_bugs(operation, "late"):

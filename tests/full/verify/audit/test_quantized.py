@@ -169,15 +169,12 @@ def nothing(x: Array, weight: Array, scale: Any, eps: float) -> None:
     pass
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (float_codes, (0.1, EPS), "codes must have 1536 elements of one byte for this x; got the"),
-        (float_codes, (np.ones(6), EPS), "scale must be one number; got 6"),
-        (without_scale, (EPS,), "no argument for scale: give the names"),
-        (nothing, (0.1, EPS), "no argument for the result codes: give the names"),
-    ],
-)
+@pytest.mark.parametrize(("function", "arguments", "message"), [
+    (float_codes, (0.1, EPS), "codes must have 1536 elements of one byte for this x; got the"),
+    (float_codes, (np.ones(6), EPS), "scale must be one number; got 6"),
+    (without_scale, (EPS,), "no argument for scale: give the names"),
+    (nothing, (0.1, EPS), "no argument for the result codes: give the names"),
+])  # fmt: skip
 def test_calls_that_cannot_be_matched(
     function: Any, arguments: tuple[Any, ...], message: str
 ) -> None:

@@ -176,14 +176,11 @@ def test_signatures() -> None:
         parse_signature("rows, weight", RMS_NORM)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (odd, (X, WEIGHT, "mode", 1e-6), "no argument for x: give the names"),
-        (with_residual, (X, RESIDUAL, WEIGHT, 1e-6), "give --operation add_rms_norm"),
-        (rms_norm, (X.astype(np.complex64), WEIGHT), "float32, float64; got complex64"),
-    ],
-)
+@pytest.mark.parametrize(("function", "arguments", "message"), [
+    (odd, (X, WEIGHT, "mode", 1e-6), "no argument for x: give the names"),
+    (with_residual, (X, RESIDUAL, WEIGHT, 1e-6), "give --operation add_rms_norm"),
+    (rms_norm, (X.astype(np.complex64), WEIGHT), "float32, float64; got complex64"),
+])  # fmt: skip
 def test_calls_that_cannot_be_matched(
     function: Callable[..., Any], arguments: tuple[Any, ...], message: str
 ) -> None:

@@ -141,9 +141,7 @@ def test_tests_that_fail_unchanged(tests: list[str]) -> None:
 @SLOW
 @pytest.mark.parametrize("tests", [ELSEWHERE], indirect=True)
 def test_kernel_that_is_never_called(tests: list[str]) -> None:
-    with pytest.raises(
-        CannotRunError, match=r"never call some_package\.kernels:rms_norm: .* was i"
-    ):
+    with pytest.raises(CannotRunError, match=r"never call some_package\.kernels:rms_norm: .*"):
         audit_tests(tests, AuditTask(KERNEL, "rms_norm"))
     with pytest.raises(CannotRunError, match="never call other:rms_norm: other was not i"):
         audit_tests(tests, AuditTask("other:rms_norm", "rms_norm"))
@@ -176,15 +174,12 @@ class Ended:
         return f"no answer within {seconds:g} s" if self.exit_code < 0 else "exit code"
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (1, "the tests fail as they are (exit code):\nwhat pytest printed"),
-        (4, "pytest finds no such tests, or has no such option:\nwhat pytest printed"),
-        (5, "pytest has no tests to run: none were found, or selected:\nwhat pytest printed"),
-        (-9, "the tests give no answer within 0 s; --seconds sets the limit of one run:\nw"),
-    ],
-)
+@pytest.mark.parametrize(("code", "said"), [
+    (1, "the tests fail as they are (exit code):\nwhat pytest printed"),
+    (4, "pytest finds no such tests, or has no such option:\nwhat pytest printed"),
+    (5, "pytest has no tests to run: none were found, or selected:\nwhat pytest printed"),
+    (-9, "the tests give no answer within 0 s; --seconds sets the limit of one run:\nw"),
+])  # fmt: skip
 def test_reasons_why_tests_did_not_run(
     code: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,7 @@
-"""Symptoms other than inaccuracy have a cause if the records determine it, and none otherwise."""
+"""Symptoms other than inaccuracy have a cause if the records determine it, and none otherwise.
+
+Causes that planted bugs have are in `test_planted.py`; here are others, and records without one.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,14 +12,12 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from shared.verify.planted.registry import PLANTED
 from truenorm.verify.calls import AGAIN, INTERLEAVED, LARGE, LATER, PLAIN, ROWS, Call
 from truenorm.verify.diagnosis import behaviour, repeats
 from truenorm.verify.diagnosis.behaviour import CaseRecords
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import Record
-from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.tiled import describe_wrong_elements
 from truenorm.verify.types import Array
 
@@ -47,12 +48,6 @@ def records_of(
     return CaseRecords(case, [Record(case.name, call, results) for call, results in made], wrong)
 
 
-def planted(name: str, call: str, case: Case | None = None) -> CaseRecords:
-    """Return the record of a planted bug."""
-    case = case or small()
-    return CaseRecords(case, [InProcess(PLANTED[name].subject).run(case, Call(call))], wrong=True)
-
-
 def right(case: Case, output: str) -> Array:
     value = expected(case).values[output]
     assert value is not None
@@ -63,66 +58,35 @@ def next_number(array: Array) -> Array:
     return np.nextafter(array, np.float32(np.inf))
 
 
-class TestMemory:
-    def test_input_that_holds_a_result(self) -> None:
-        cases = [planted("in-place damage to dy", PLAIN, case) for case in (small(), wider())]
-        assert behaviour.explain_inputs("", cases) == "dx is written over dy"
-
-    def test_input_that_holds_something_else_in_one_case(self) -> None:
-        record = Record(wider().name, Call(), damaged=("dy",))
-        cases = [planted("in-place damage to dy", PLAIN), CaseRecords(wider(), [record], True)]
-        assert not behaviour.explain_inputs("", cases)
-
-    def test_result_that_becomes_the_next_one(self) -> None:
-        cases = [planted("y in a buffer that is used again", LATER)]
-        cause = behaviour.explain_overwritten("y", cases)
-        assert cause.startswith("all calls write y to the same buffer")
-
-    def test_result_that_becomes_something_else(self) -> None:
-        cases = [records_of(small(), (LATER, {"y": right(small(), "y") + 1}))]
-        assert not behaviour.explain_overwritten("y", cases)
-
-    @pytest.mark.parametrize("output", ["dx", "dgamma"])
-    def test_gradient_of_another_forward(self, output: str) -> None:
-        cases = [planted("gradients of a stale forward pass", INTERLEAVED)]
-        cause = behaviour.explain_stale(output, cases)
-        assert cause.startswith("backward uses the state of the latest forward")
-
-    @pytest.mark.parametrize("more", [0.0, 1.0])
-    def test_gradient_of_no_forward(self, more: float) -> None:
-        result = right(small(), "dx") + np.float32(more)
-        assert not behaviour.explain_stale(
-            "dx", [records_of(small(), (INTERLEAVED, {"dx": result}))]
-        )
+def test_an_input_that_holds_something_else_in_one_case() -> None:
+    cases = [
+        CaseRecords(case, [Record(case.name, Call(), damaged=("dy",), holds=holds)], True)
+        for case, holds in ((small(), {"dy": ("dx",)}), (wider(), {}))
+    ]
+    assert behaviour.explain_inputs("", cases[:1]) == "dx is written over dy"
+    assert not behaviour.explain_inputs("", cases)
 
 
-class TestLargeCall:
-    @pytest.mark.parametrize(
-        ("index", "cause"),
-        [
-            (lambda at: at, ""),
-            (lambda at: at - 1, ""),
-            (None, "0 from element 2^24 on: these are not written"),
-            (
-                lambda at: np.minimum(at.astype(np.float32), at[-1]).astype(int),
-                "wrong from element 2^24 on: indices are computed in float32",
-            ),
-            (lambda at: at - 2**24, "wrong from element 2^24 on: indices start again at 0"),
-        ],
-        ids=["right", "other", "zero", "float32", "again"],
-    )
-    def test_elements_beyond_2_to_24(self, index: Callable[[Any], Any] | None, cause: str) -> None:
-        copies = np.tile(np.arange(1.0, 500.0, dtype=np.float32), (33_700, 1))
-        flat = copies.reshape(-1)
-        tail = np.arange(2**24, flat.size)
-        flat[tail] = 0 if index is None else flat[index(tail)]
-        assert describe_wrong_elements(copies[:1], copies) == cause
+def test_a_result_that_becomes_no_other_one() -> None:
+    """Neither the next result, nor the gradient of another forward pass."""
+    later = records_of(small(), (LATER, {"y": right(small(), "y") + 1}))
+    assert not behaviour.explain_overwritten("y", [later])
+    for more in (0, 1):
+        dx = right(small(), "dx") + np.float32(more)
+        assert not behaviour.explain_stale("dx", [records_of(small(), (INTERLEAVED, {"dx": dx}))])
 
-    def test_cause_names_the_output(self) -> None:
-        call, results = Call(LARGE, 0, 4), {"y": right(small(), "y")}
-        record = Record(small().name, call, results, holds={"y": ("0 there",)})
-        cause = behaviour.explain_large("y", [CaseRecords(small(), [record], True)])
-        assert cause == "in one call, y is 0 there"
+
+@pytest.mark.parametrize(("offset", "cause"), [
+    (0, ""),
+    (-1, ""),
+    (-(2**24), "wrong from element 2^24 on: indices start again at 0"),
+])  # fmt: skip
+def test_elements_beyond_2_to_24(offset: int, cause: str) -> None:
+    copies = np.tile(np.arange(1.0, 500.0, dtype=np.float32), (33_700, 1))
+    flat = copies.reshape(-1)
+    tail = np.arange(2**24, flat.size)
+    flat[tail] = flat[tail + offset]
+    assert describe_wrong_elements(copies[:1], copies) == cause
 
 
 class TestRepeat:
@@ -132,23 +96,16 @@ class TestRepeat:
         again = {"dgamma": next_number(dgamma)}
         return records_of(case, (PLAIN, {"dgamma": dgamma}), (AGAIN, again))
 
-    def test_sums_in_another_order(self) -> None:
-        cause = repeats.explain_repeat("dgamma", [self.twice(small()), self.twice(wider())])
-        assert "rows are added in a different order" in cause
-
     def test_two_terms_have_one_order(self) -> None:
         case = tv.case("float32-normal-2x1025")
         assert not repeats.explain_repeat("dgamma", [self.twice(case), self.twice(case)])
 
-    @pytest.mark.parametrize(
-        ("wrong", "is_memory"),
-        [
-            (lambda dgamma, _: dgamma + np.float32(3), True),
-            (lambda dgamma, _: np.full_like(dgamma, np.nan), True),
-            (lambda dgamma, last: dgamma - last, False),  # a row is left out
-            (lambda dgamma, last: dgamma + last, False),  # a row is counted twice
-        ],
-    )
+    @pytest.mark.parametrize(("wrong", "is_memory"), [
+        (lambda dgamma, _: dgamma + np.float32(3), True),
+        (lambda dgamma, _: np.full_like(dgamma, np.nan), True),
+        (lambda dgamma, last: dgamma - last, False),  # a row is left out
+        (lambda dgamma, last: dgamma + last, False),  # a row is counted twice
+    ])  # fmt: skip
     def test_sums_of_memory(self, wrong: Callable[..., Any], is_memory: bool) -> None:
         """A race leaves sums of rows; memory that was not cleared does not."""
         cases = []
@@ -166,15 +123,12 @@ class TestRepeat:
         # No call is right: another formula may be summed in another order each time.
         assert not repeats.explain_repeat("dgamma", cases)
 
-    @pytest.mark.parametrize(
-        ("part", "start"),
-        [
-            ((-1, -1), "the last element of the last row is not written"),
-            ((0, slice(None)), "the first row is not written"),
-            ((slice(None), -1), "the last column is not written"),
-            ((1, 3), ""),
-        ],
-    )
+    @pytest.mark.parametrize(("part", "start"), [
+        ((-1, -1), "the last element of the last row is not written"),
+        ((0, slice(None)), "the first row is not written"),
+        ((slice(None), -1), "the last column is not written"),
+        ((1, 3), ""),
+    ])  # fmt: skip
     def test_unwritten_part(self, part: Any, start: str) -> None:
         cases = []
         for case in (small(), wider()):
@@ -196,10 +150,6 @@ class TestBatch:
         calls = [(Call(ROWS, 0, size), {"y": kernel(y[:size])}) for size in self.SIZES]
         return behaviour.explain_batch("y", [records_of(case, (PLAIN, {"y": kernel(y)}), *calls)])
 
-    def test_one_number_of_rows(self) -> None:
-        cause = self.cause(lambda y: next_number(y) if len(y) > 200 else y)
-        assert cause == "batches of up to 128 rows are computed differently from 255 or more"
-
     def test_two_numbers_of_rows(self) -> None:
         assert not self.cause(lambda y: next_number(y) if 100 < len(y) < 200 else y)
 
@@ -208,14 +158,10 @@ class TestBatch:
 
 
 class TestForms:
-    @pytest.mark.parametrize(
-        ("change", "start"),
-        [
-            (lambda y: y.astype(np.float64), "y is rounded to float32, then converted to float64"),
-            (lambda y: y.astype(np.float64) * (1 + 2.0**-40), "y is not rounded to float32"),
-            (lambda y: y.astype(np.float16), ""),
-        ],
-    )
+    @pytest.mark.parametrize(("change", "start"), [
+        (lambda y: y.astype(np.float64) * (1 + 2.0**-40), "y is not rounded to float32"),
+        (lambda y: y.astype(np.float16), ""),
+    ])  # fmt: skip
     def test_type(self, change: Callable[[Array], Array], start: str) -> None:
         cases = [
             records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
@@ -235,42 +181,24 @@ class TestForms:
     def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
         assert records_of(small(), (PLAIN, {"dgamma": np.zeros(shape)})).result("dgamma") is None
 
-    def test_type_of_x(self) -> None:
-        operation = tv.norm("rms_norm", parameters="float32")
-        case = tv.case("bfloat16-normal-4x17", operation=operation)
-        result = right(case, "dgamma").astype(case.x.dtype)
-        cause = behaviour.explain_type("dgamma", [records_of(case, (PLAIN, {"dgamma": result}))])
-        assert cause == "dgamma has the type of x"
-
-    @pytest.mark.parametrize(
-        ("change", "words"),
-        [
-            (lambda dgamma: dgamma[np.newaxis], "an extra axis of length 1"),
-            (lambda dgamma: dgamma[:, np.newaxis, np.newaxis], "an extra axis of length 1"),
-            (lambda dgamma: np.stack([dgamma / 4, dgamma * 0.75]), "not summed over all batch"),
-            (lambda dgamma: np.stack([dgamma, dgamma]), ""),
-            (lambda dgamma: dgamma[:-1], ""),
-            (lambda dgamma: 2 * dgamma[np.newaxis], ""),
-            (lambda _: None, ""),
-        ],
-    )
+    @pytest.mark.parametrize(("change", "words"), [
+        (lambda dgamma: dgamma[:, np.newaxis, np.newaxis], "an extra axis of length 1"),
+        (lambda dgamma: np.stack([dgamma, dgamma]), ""),
+        (lambda dgamma: dgamma[:-1], ""),
+        (lambda dgamma: 2 * dgamma[np.newaxis], ""),
+        (lambda _: None, ""),
+    ])  # fmt: skip
     def test_shape(self, change: Callable[[Array], Array | None], words: str) -> None:
         cases = [records_of(small(), (PLAIN, {"dgamma": change(right(small(), "dgamma"))}))]
         cause = behaviour.explain_shape("dgamma", cases)
         assert words in cause
         assert bool(cause) == bool(words)
 
-    @pytest.mark.parametrize(
-        ("shape", "words"),
-        [
-            ((1, 4, 17), "has an extra axis of length 1"),
-            ((4, 1, 17), "has an extra axis of length 1"),
-            ((1, 68), "has a wrong shape"),
-            ((68,), "has a wrong shape"),
-            ((17, 4), "has a wrong shape"),
-            ((1, 17, 4), "has a wrong shape"),
-        ],
-    )
+    @pytest.mark.parametrize(("shape", "words"), [
+        ((4, 1, 17), "has an extra axis of length 1"),
+        ((68,), "has a wrong shape"),
+        ((1, 17, 4), "has a wrong shape"),
+    ])  # fmt: skip
     def test_an_axis_is_extra_only_if_the_shape_is_right_without_it(
         self, shape: tuple[int, ...], words: str
     ) -> None:
@@ -284,24 +212,11 @@ class TestForms:
             cases = [records_of(small(), (PLAIN, {"y": result}))]
             assert behaviour.explain_shape("y", cases) == cause
 
-    def test_result_missing_with_a_parameter(self) -> None:
-        cases = []
-        for case in tv.cases("float32", also=["no-gamma"]):
-            if case.beta is not None:
-                wrong = case.gamma is None
-                result = None if wrong else np.zeros(case.shape[1])
-                cases.append(records_of(case, (PLAIN, {"dbeta": result}), wrong=wrong))
-        assert any(each.wrong for each in cases)
-        assert behaviour.explain_shape("dbeta", cases) == "dbeta is missing where gamma is None"
-
-    @pytest.mark.parametrize(
-        ("failures", "cause"),
-        [
-            (("", "", "raised A: a"), "calls fail where D is 2, and only there"),
-            (("", "raised B: b", "raised A: a"), ""),
-            (("raised A: a", "raised A: a", "raised A: a"), ""),  # there are no control cases
-        ],
-    )
+    @pytest.mark.parametrize(("failures", "cause"), [
+        (("", "", "raised A: a"), "calls fail where D is 2, and only there"),
+        (("", "raised B: b", "raised A: a"), ""),
+        (("raised A: a", "raised A: a", "raised A: a"), ""),  # there are no control cases
+    ])  # fmt: skip
     def test_sizes_at_which_calls_fail(self, failures: tuple[str, ...], cause: str) -> None:
         cases = [
             CaseRecords(case, [Record(case.name, Call(), failure=failure)], bool(failure))
@@ -322,25 +237,14 @@ class TestForms:
 
 class TestValues:
     @pytest.mark.parametrize(
-        ("change", "cause"),
-        [
-            (lambda y, _: np.where(np.isnan(y), np.float32(0), y), "NaN in y is replaced by 0"),
-            (
-                lambda y, case: y if np.isfinite(case.x).all() else np.full_like(y, np.nan),
-                "a non-finite value of x makes all of y NaN",
-            ),
-            (lambda y, _: np.where(np.isnan(y), np.float32(1), y), ""),
-            (lambda y, _: -y, ""),
-            (lambda y, _: y, ""),
-        ],
-        ids=["zero", "spread", "one", "sign", "right"],
+        "change", [lambda y: np.where(np.isnan(y), np.float32(1), y), np.negative, np.copy]
     )
-    def test_non_finite_results(self, change: Callable[[Array, Case], Array], cause: str) -> None:
+    def test_non_finite_results_without_a_cause(self, change: Callable[[Array], Array]) -> None:
         cases = [
-            records_of(case, (PLAIN, {"y": change(right(case, "y"), case)}))
+            records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
             for case in cases_of("special")
         ]
-        assert behaviour.explain_special("y", cases) == cause
+        assert not behaviour.explain_special("y", cases)
 
     def test_infinities_that_are_clipped(self) -> None:
         case = next(case for case in cases_of("special") if np.isinf(right(case, "dbeta")).any())
@@ -349,14 +253,10 @@ class TestValues:
         cause = behaviour.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
         assert "infinity by the largest number" in cause
 
-    @pytest.mark.parametrize(
-        ("replaced", "cause"),
-        [
-            (lambda x: ~np.isfinite(x), "non-finite values of x are replaced by 0"),
-            (np.isnan, "NaN in x is replaced by 0"),
-        ],
-        ids=["not finite", "NaN"],
-    )
+    @pytest.mark.parametrize(("replaced", "cause"), [
+        (lambda x: ~np.isfinite(x), "non-finite values of x are replaced by 0"),
+        (np.isnan, "NaN in x is replaced by 0"),
+    ], ids=["not finite", "NaN"])  # fmt: skip
     def test_inputs_that_are_replaced(
         self, replaced: Callable[[Array], Array], cause: str
     ) -> None:
@@ -380,23 +280,14 @@ class TestValues:
         assert behaviour.explain_special("y", cases) == cause
 
     @pytest.mark.parametrize(
-        ("change", "cause"),
-        [
-            (
-                lambda y: np.where(np.abs(y) < TINY, np.float32(0), y),
-                "subnormal inputs or results are flushed to zero",
-            ),
-            (lambda y: y, ""),
-            (lambda y: np.where(np.abs(y) < TINY, np.float32(1), y), ""),
-        ],
-        ids=["flushed", "right", "one"],
+        "change", [np.copy, lambda y: np.where(np.abs(y) < TINY, np.float32(1), y)]
     )
-    def test_subnormal_numbers(self, change: Callable[[Array], Array], cause: str) -> None:
+    def test_subnormal_numbers_without_a_cause(self, change: Callable[[Array], Array]) -> None:
         cases = [
             records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
             for case in cases_of("subnormal")
         ]
-        assert behaviour.explain_subnormal("y", cases) == cause
+        assert not behaviour.explain_subnormal("y", cases)
 
     def test_subnormal_results_of_normal_inputs(self) -> None:
         gamma, beta = np.full(17, 2.0**-125, np.float32), np.zeros(17, np.float32)

@@ -96,18 +96,13 @@ def test_another_process_finds_the_formula(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--formula", "formulas.py:relu"], "formulas.py has no formula 'relu'"),
-        (["--formula", "softmax"], "--formula must be FILE.py:NAME, got 'softmax'"),
-        (
-            ["--formula", "formulas.py:softmax", "--operation", "rms_norm"],
-            "give --formula or --operation, not both",
-        ),
-        (["--formula", "nowhere.py:softmax"], "there is no file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--formula", "formulas.py:relu"], "formulas.py has no formula 'relu'"),
+    (["--formula", "softmax"], "--formula must be FILE.py:NAME, got 'softmax'"),
+    (["--formula", "formulas.py:softmax", "--operation", "rms_norm"],
+        "give --formula or --operation, not both"),
+    (["--formula", "nowhere.py:softmax"], "there is no file"),
+])  # fmt: skip
 def test_wrong_arguments_are_refused(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["verify", "kernels.py:softmax", *arguments])
     assert result.exit_code == 2

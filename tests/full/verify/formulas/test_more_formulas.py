@@ -117,15 +117,9 @@ FORMULAS: dict[str, tuple[Callable[[], FormulaOperation], Callable[..., Any]]] =
     "LayerScale": (lambda: tv.formula(layer_scale), lambda x, branch, gamma: x + gamma * branch),
     "RMSNorm of a part": (lambda: tv.formula(part_norm), normalize_by_part),
     "logsumexp": (lambda: tv.formula(logsumexp), log_of_sum),
-    "a polynomial": (
-        lambda: tv.formula(polynomial),
-        lambda x: x * (0.5 + x * (0.25 - 0.125 * x)),
-    ),
-    "weight norm": (
-        lambda: tv.formula(weight_norm, columns=["g"]),
-        weight_norm_of,
-    ),
-}
+    "a polynomial": (lambda: tv.formula(polynomial), lambda x: x * (0.5 + x * (0.25 - 0.125 * x))),
+    "weight norm": (lambda: tv.formula(weight_norm, columns=["g"]), weight_norm_of),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -153,34 +147,24 @@ def test_squares_of_subnormal_rows_underflow() -> None:
 
 
 WRONG: dict[str, tuple[Callable[..., Any], str]] = {
-    "attention with a sink": (
-        lambda x, _: attend(x, np.full(len(x), -np.inf, x.dtype)),
-        "exp(sink - top) is left out",
-    ),
-    "log-cosh": (
-        lambda x, target: log_cosh_loss(x, target) + x.dtype.type(math.log(2)),
-        "log(2) is left out",
-    ),
-    "Huber": (
-        lambda x, target: huber_loss(x, target) + (np.abs(x - target) > 1) * x.dtype.type(0.5),
-        "0.5 is left out of d - 0.5",
-    ),
+    "attention with a sink": (lambda x, _: attend(x, np.full(len(x), -np.inf, x.dtype)),
+        "exp(sink - top) is left out"),
+    "log-cosh": (lambda x, target: log_cosh_loss(x, target) + x.dtype.type(math.log(2)),
+        "log(2) is left out"),
+    "Huber": (lambda x,
+        target: huber_loss(x, target) + (np.abs(x - target) > 1) * x.dtype.type(0.5),
+        "0.5 is left out of d - 0.5"),
     "squared ReLU": (lambda x: x * x, "x > 0 is taken for true everywhere"),
     "softcap": (lambda x: 30 * np.tanh(x), "30 is left out of x/30"),
     "LayerScale": (lambda x, branch, gamma: gamma * x + branch, "x and branch are exchanged"),
-    "RMSNorm of a part": (
-        lambda x, gamma, eps: (
-            x / np.sqrt(along(x * x) / x.shape[-1] + eps).astype(x.dtype) * gamma
-        ),
-        "all columns of x count, not the first part",
-    ),
+    "RMSNorm of a part": (lambda x, gamma,
+        eps: (x / np.sqrt(along(x * x) / x.shape[-1] + eps).astype(x.dtype) * gamma),
+        "all columns of x count, not the first part"),
     "logsumexp": (lambda x: np.log(np.exp(x).sum(-1)), "top is not subtracted: exp overflows"),
-    "a polynomial": (
-        lambda x: (x * (0.5 + x * (0.25 - 0.125))).astype(x.dtype),
-        "x**3 has the exponent 2",
-    ),
+    "a polynomial": (lambda x: (x * (0.5 + x * (0.25 - 0.125))).astype(x.dtype),
+        "x**3 has the exponent 2"),
     "weight norm": (lambda v, _: weight_norm_of(v, np.ones(len(v), v.dtype)), "g is left out"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -20,19 +20,16 @@ def scale_of(node: Node, inputs: dict[str, Any], power: int = 0) -> np.ndarray[A
     return natural_scales({"y": node}, inputs, "float32", power)["y"].error
 
 
-@pytest.mark.parametrize(
-    ("formula", "expected"),
-    [
-        (lambda x: x + 1.0, [4, 1]),  # the result
-        (lambda x: (x + 1.0) * 2.0, [16, 4]),  # twice the sum, and the product
-        (lambda x: f.total(x), [5]),  # each term
-        (lambda x: f.mean(x), [2.5 + 0.5]),  # each term, and the quotient
-        (lambda x: 6.0 / x, [2, 3]),
-        (lambda x: f.log(x * x), [2 + np.log(9), 2 + np.log(4)]),  # x*x, its rounding, and log
-        (lambda x: abs(x), [0, 0]),
-        (lambda x: f.where(x > 0.0, x * x, x), [9, 0]),
-    ],
-)
+@pytest.mark.parametrize(("formula", "expected"), [
+    (lambda x: x + 1.0, [4, 1]),  # the result
+    (lambda x: (x + 1.0) * 2.0, [16, 4]),  # twice the sum, and the product
+    (lambda x: f.total(x), [5]),  # each term
+    (lambda x: f.mean(x), [2.5 + 0.5]),  # each term, and the quotient
+    (lambda x: 6.0 / x, [2, 3]),
+    (lambda x: f.log(x * x), [2 + np.log(9), 2 + np.log(4)]),  # x*x, its rounding, and log
+    (lambda x: abs(x), [0, 0]),
+    (lambda x: f.where(x > 0.0, x * x, x), [9, 0]),
+])  # fmt: skip
 def test_scales_by_hand(formula: Callable[[Node], Node], expected: list[float]) -> None:
     x = given("x", [0, 1])
     values = np.array([[3.0, -2.0]])

@@ -14,11 +14,9 @@ from truenorm.verify.types import Array
 LAYER_NORM, RMS_NORM = tv.norm("layer_norm"), tv.norm("rms_norm")
 DTYPES = [
     "bfloat16",
-    pytest.param(
-        "float16",
-        marks=pytest.mark.slow(reason="a verdict of a second type takes as long as the first"),
-    ),
-]
+    pytest.param("float16",
+        marks=pytest.mark.slow(reason="a verdict of a second type takes as long as the first")),
+]  # fmt: skip
 FLOAT32_GAMMA = tv.norm("rms_norm", parameters="float32")
 
 
@@ -78,20 +76,17 @@ def of_y(forward: Callable[..., Any], operation: tv.Norm, dtype: str) -> tv.Subj
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("operation", "steps", "words"),
-    [
-        (RMS_NORM, ["r"], "rstd is rounded to {T}, and the rest follows late"),
-        (RMS_NORM, ["r", "xhat"], "rstd is rounded to {T}, and the rest follows early"),
-        (RMS_NORM, ["w"], "the mean square is rounded to {T}, and the rest follows late"),
-        (RMS_NORM, ["x*gain"], "x*gain is rounded to {T}, and the rest follows late"),
-        (FLOAT32_GAMMA, ["gamma"], "gamma is rounded to {T}, and the rest follows late"),
-        (FLOAT32_GAMMA, ["gamma", "xhat"], "gamma is rounded to {T}, and the rest follows early"),
-        (LAYER_NORM, ["r"], "rstd is rounded to {T}, and the rest follows late"),
-        (LAYER_NORM, ["mean", "r"], "the mean and rstd are rounded to {T}, and the rest"),
-        (LAYER_NORM, ["x/D"], "x/D is rounded to {T}, and the rest"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "steps", "words"), [
+    (RMS_NORM, ["r"], "rstd is rounded to {T}, and the rest follows late"),
+    (RMS_NORM, ["r", "xhat"], "rstd is rounded to {T}, and the rest follows early"),
+    (RMS_NORM, ["w"], "the mean square is rounded to {T}, and the rest follows late"),
+    (RMS_NORM, ["x*gain"], "x*gain is rounded to {T}, and the rest follows late"),
+    (FLOAT32_GAMMA, ["gamma"], "gamma is rounded to {T}, and the rest follows late"),
+    (FLOAT32_GAMMA, ["gamma", "xhat"], "gamma is rounded to {T}, and the rest follows early"),
+    (LAYER_NORM, ["r"], "rstd is rounded to {T}, and the rest follows late"),
+    (LAYER_NORM, ["mean", "r"], "the mean and rstd are rounded to {T}, and the rest"),
+    (LAYER_NORM, ["x/D"], "x/D is rounded to {T}, and the rest"),
+])  # fmt: skip
 def test_rounding_is_named(operation: tv.Norm, steps: list[str], words: str, dtype: str) -> None:
     """It is no finding."""
     report = report_of(Rounding(tuple(steps)), operation, dtype)
@@ -112,15 +107,12 @@ def test_a_size_of_16_bits_is_named(operation: tv.Norm) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("operation", "steps", "name"),
-    [
-        (RMS_NORM, ["r"], "rstd"),
-        (LAYER_NORM, ["r"], "rstd"),
-        (LAYER_NORM, ["mean"], "the mean"),
-        (LAYER_NORM, ["mean", "r"], "the mean and rstd"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "steps", "name"), [
+    (RMS_NORM, ["r"], "rstd"),
+    (LAYER_NORM, ["r"], "rstd"),
+    (LAYER_NORM, ["mean"], "the mean"),
+    (LAYER_NORM, ["mean", "r"], "the mean and rstd"),
+])  # fmt: skip
 def test_saved_statistics_of_backward(
     operation: tv.Norm, steps: list[str], name: str, dtype: str
 ) -> None:

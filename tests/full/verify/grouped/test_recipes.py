@@ -80,37 +80,29 @@ def recipe_of(kernel: Textbook, dtype: str) -> Recipe:
     return recipe
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "bfloat16",
-        pytest.param(
-            "float16",
-            marks=pytest.mark.slow(reason="a verdict of a second type takes as long as the first"),
-        ),
-    ],
-)
-@pytest.mark.parametrize(
-    ("kernel", "spec", "name"),
-    [
-        (InFloat32, SILU, "late"),  # fla, mamba_ssm, vLLM
-        (HuggingFace, SILU, "early, norm-rounded"),  # Qwen3-Next
-        (Early, SILU, "early"),
-        (NormRounded, SILU, "norm-rounded"),
-        (GateRounded, SILU, "gate-rounded"),
-        (BothRounded, SILU, "both-rounded"),
-        (InFloat32, FIRST, "late"),  # mamba_ssm with norm_before_gate=False
-        (Early, FIRST, "early"),  # Hugging Face's Mamba2
-        (GatedInputRounded, FIRST, "gate-rounded"),
-        (InFloat32, DIT, "late"),  # FlashInfer
-        (Early, DIT, "early"),  # SGLang's norm_scale_shift
-        (GainRounded, DIT, "gain-rounded"),
-        (Stepwise, "rms_norm,modulate=row", "stepwise"),  # SGLang's bit-exact one
-        (InFloat32, "group_norm,groups=2", "late"),
-        (InFloat32, "group_norm,groups=3,gate=self", "late"),  # apex
-        (NormRounded, "rms_norm,gate=self", "norm-rounded"),
-    ],
-)
+@pytest.mark.parametrize("dtype", [
+    "bfloat16",
+    pytest.param("float16",
+        marks=pytest.mark.slow(reason="a verdict of a second type takes as long as the first")),
+])  # fmt: skip
+@pytest.mark.parametrize(("kernel", "spec", "name"), [
+    (InFloat32, SILU, "late"),  # fla, mamba_ssm, vLLM
+    (HuggingFace, SILU, "early, norm-rounded"),  # Qwen3-Next
+    (Early, SILU, "early"),
+    (NormRounded, SILU, "norm-rounded"),
+    (GateRounded, SILU, "gate-rounded"),
+    (BothRounded, SILU, "both-rounded"),
+    (InFloat32, FIRST, "late"),  # mamba_ssm with norm_before_gate=False
+    (Early, FIRST, "early"),  # Hugging Face's Mamba2
+    (GatedInputRounded, FIRST, "gate-rounded"),
+    (InFloat32, DIT, "late"),  # FlashInfer
+    (Early, DIT, "early"),  # SGLang's norm_scale_shift
+    (GainRounded, DIT, "gain-rounded"),
+    (Stepwise, "rms_norm,modulate=row", "stepwise"),  # SGLang's bit-exact one
+    (InFloat32, "group_norm,groups=2", "late"),
+    (InFloat32, "group_norm,groups=3,gate=self", "late"),  # apex
+    (NormRounded, "rms_norm,gate=self", "norm-rounded"),
+])  # fmt: skip
 def test_named(kernel: type[Textbook], spec: str, name: str, dtype: str) -> None:
     recipe = recipe_of(kernel(grouped(spec)), dtype)
     assert name in recipe.names, recipe

@@ -27,10 +27,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"scale": "128"}, "scale of quant must be"),
     ({"type": "mxfp8", "scale": "per-token"}, "scale=per-token of quant needs a type without"),
     ({"type": "nvfp4", "scale": "per-16"}, "scale=per-16 of quant needs a type without"),
-    (
-        {"scale": "per-token", "direction": "multiply"},
-        "direction=multiply of quant needs",
-    ),
+    ({"scale": "per-token", "direction": "multiply"}, "direction=multiply of quant needs"),
     ({"type": "nvfp4", "direction": "multiply"}, "direction=multiply of quant needs"),
     ({"power": "floor"}, "power=floor of quant needs mxfp8 or mxfp4; got e4m3fn"),
     ({"type": "nvfp4", "power": "floor"}, "power=floor of quant needs mxfp8 or mxfp4; got nvfp4"),
@@ -47,7 +44,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"scale": "per-token", "qmax": float("inf")}, "qmax must be a value of e4m3fn"),
     ({"type": "int8", "scale": "per-token", "qmax": 128.0}, "qmax must be a value of int8"),
     ({"type": "int8", "scale": "per-token", "qmax": 126.5}, "qmax must be a value of int8"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "message"), BAD_OPTIONS)
@@ -56,18 +53,15 @@ def test_options_are_refused(options: dict[str, Any], message: str) -> None:
         tv.Quant(**options)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("rms_norm,scale=per-token", "scale needs quant=, such as quant=e4m3fn"),
-        ("rms_norm,quant=e4m3fn,amax=1", "amax must be true or false; got '1'"),
-        ("rms_norm,quant=e4m3fn,scale=per-token,qmax=many", "qmax must be a number; got 'many'"),
-        ("rms_norm,quant=e4m3fn,result=float32", "result=float32 and quant=e4m3fn exclude"),
-        ("rms_norm,quant=e4m3fn,scales=per-token", "operation must be a name"),
-        ("rms_norm,quant=", "type of quant must be one of"),
-        ("rms_norm,quant=e4m3fn,sum=unrounded", "needs add_rms_norm"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "message"), [
+    ("rms_norm,scale=per-token", "scale needs quant=, such as quant=e4m3fn"),
+    ("rms_norm,quant=e4m3fn,amax=1", "amax must be true or false; got '1'"),
+    ("rms_norm,quant=e4m3fn,scale=per-token,qmax=many", "qmax must be a number; got 'many'"),
+    ("rms_norm,quant=e4m3fn,result=float32", "result=float32 and quant=e4m3fn exclude"),
+    ("rms_norm,quant=e4m3fn,scales=per-token", "operation must be a name"),
+    ("rms_norm,quant=", "type of quant must be one of"),
+    ("rms_norm,quant=e4m3fn,sum=unrounded", "needs add_rms_norm"),
+])  # fmt: skip
 def test_texts_are_refused(spec: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_operation(spec)
@@ -126,17 +120,14 @@ def test_inputs_and_outputs(spec: str) -> None:
         assert not norm.outputs_of(backward=True)
 
 
-@pytest.mark.parametrize(
-    ("spec", "codes", "scale"),
-    [
-        ("e4m3fn,scale=per-token", (3, 96), (3, 1)),
-        ("e4m3fn,scale=per-48", (3, 96), (3, 2)),
-        ("e4m3fn,scale=per-64", (3, 96), (3, 2)),  # the last group has 32 elements
-        ("mxfp8", (3, 96), (3, 3)),
-        ("mxfp4", (3, 48), (3, 3)),
-        ("nvfp4", (3, 48), (3, 6)),
-    ],
-)
+@pytest.mark.parametrize(("spec", "codes", "scale"), [
+    ("e4m3fn,scale=per-token", (3, 96), (3, 1)),
+    ("e4m3fn,scale=per-48", (3, 96), (3, 2)),
+    ("e4m3fn,scale=per-64", (3, 96), (3, 2)),  # the last group has 32 elements
+    ("mxfp8", (3, 96), (3, 3)),
+    ("mxfp4", (3, 48), (3, 3)),
+    ("nvfp4", (3, 48), (3, 6)),
+])  # fmt: skip
 def test_shapes_of_results(spec: str, codes: tuple[int, int], scale: tuple[int, int]) -> None:
     norm = parse_operation(f"rms_norm,quant={spec}")
     assert norm.result_shapes("codes", (3, 96))[0] == codes

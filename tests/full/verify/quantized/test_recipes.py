@@ -113,14 +113,11 @@ def test_claimed_recipe_passes(claim: str) -> None:
     assert judge(VLLM.kernel.subject(recipe=claim), calls=False).passed
 
 
-@pytest.mark.parametrize(
-    ("claim", "text", "cause"),
-    [
-        ("early/T, divide", "codes is not scaled as early/T, divide requires", "y*[1/s]"),
-        ("late/T, reciprocal", "codes is not rounded as late/T, reciprocal requires", "early/T"),
-        ("early/direct", "codes is not rounded as early/direct requires", "[y]_T/s is encoded"),
-    ],
-)
+@pytest.mark.parametrize(("claim", "text", "cause"), [
+    ("early/T, divide", "codes is not scaled as early/T, divide requires", "y*[1/s]"),
+    ("late/T, reciprocal", "codes is not rounded as late/T, reciprocal requires", "early/T"),
+    ("early/direct", "codes is not rounded as early/direct requires", "[y]_T/s is encoded"),
+])  # fmt: skip
 def test_another_recipe_is_a_finding(claim: str, text: str, cause: str) -> None:
     subject = VLLM.kernel.subject().with_options({"recipe": claim})
     (finding,) = judge(subject, calls=False).findings

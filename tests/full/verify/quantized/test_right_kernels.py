@@ -20,11 +20,8 @@ RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
         "reciprocal",
     ),
     "rms_norm,quant=e5m2": ({"via": "direct"}, "late/direct", ""),
-    "rms_norm,quant=e4m3fnuz,scale=per-token": (
-        {"way": "qmax/amax", "amax": at_least(1e-6)},
-        "late/T",
-        "qmax/amax",
-    ),
+    "rms_norm,quant=e4m3fnuz,scale=per-token": ({"way": "qmax/amax", "amax": at_least(1e-6)},
+        "late/T", "qmax/amax"),
     "rms_norm,quant=e4m3fn,scale=per-128": ({"norm": "early"}, "early/T", ""),
     "rms_norm,quant=mxfp8": ({}, "late/T", ""),
     "rms_norm,quant=mxfp4": ({}, "late/T", ""),
@@ -32,7 +29,7 @@ RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
     "rms_norm,quant=e4m3fn,direction=multiply,amax=true": ({"via": "direct"}, "late/direct", ""),
     "layer_norm,quant=e4m3fn": ({"way": "reciprocal"}, "late/T", "reciprocal"),
     "add_rms_norm,sum=unrounded,quant=e4m3fn,scale=per-token": ({}, "late/T", "divide"),
-}
+}  # fmt: skip
 """By operation: how the kernel rounds, and the recipe and the way that are to be named."""
 
 
@@ -76,14 +73,11 @@ def test_reciprocal_of_a_tiny_scale_overflows() -> None:
     assert [(each.floor, each.zeros) for each in report.quantization] == [("none", "1")]
 
 
-@pytest.mark.parametrize(
-    ("steps", "rule"),
-    [
-        ({}, "amax/qmax"),
-        ({"scale": lambda amax: amax * F(1 / 240)}, "amax*[1/qmax]"),
-        ({"via": "direct"}, ""),
-    ],
-)
+@pytest.mark.parametrize(("steps", "rule"), [
+    ({}, "amax/qmax"),
+    ({"scale": lambda amax: amax * F(1 / 240)}, "amax*[1/qmax]"),
+    ({"via": "direct"}, ""),
+])  # fmt: skip
 def test_names_the_rule_of_the_scale(steps: dict[str, Any], rule: str) -> None:
     norm = quantized_norm("rms_norm,quant=e4m3fnuz,scale=per-token")
     (quantization,) = judge(Kernel(norm, **steps).subject(), calls=False).quantization

@@ -204,15 +204,12 @@ def two_candidates(tops: list[Fraction], group: int, order: int) -> tuple[Array,
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("where", ["above", "below"])
-@pytest.mark.parametrize(
-    ("spec", "group", "setting", "tops"),
-    [
-        ("quant=mxfp8", 32, 0.0, [448 * Fraction(2) ** k for k in range(-3, 4)]),
-        ("quant=mxfp4,power=even", 32, 0.0, [7 * Fraction(2) ** k for k in range(-3, 4)]),
-        ("quant=nvfp4", 16, 1.0, [Fraction(6 * each) for each in (17, 38, 100)]),
-        ("quant=e4m3fn,scale=per-8", 8, 0.0, [448 * (1 + Fraction(1, 2**24))]),
-    ],
-)
+@pytest.mark.parametrize(("spec", "group", "setting", "tops"), [
+    ("quant=mxfp8", 32, 0.0, [448 * Fraction(2) ** k for k in range(-3, 4)]),
+    ("quant=mxfp4,power=even", 32, 0.0, [7 * Fraction(2) ** k for k in range(-3, 4)]),
+    ("quant=nvfp4", 16, 1.0, [Fraction(6 * each) for each in (17, 38, 100)]),
+    ("quant=e4m3fn,scale=per-8", 8, 0.0, [448 * (1 + Fraction(1, 2**24))]),
+])  # fmt: skip
 def test_the_largest_of_two_that_float64_does_not_separate(
     spec: str, group: int, setting: float, tops: list[Fraction], where: str, order: int
 ) -> None:

@@ -74,20 +74,17 @@ def test_a_scale_of_zero_is_wrong_for_rows_that_are_not() -> None:
     assert verdicts["codes"].error.needs == 0
 
 
-@pytest.mark.parametrize(
-    ("floor", "scale", "right"),
-    [
-        ("any", 1e-9 / 448, True),
-        ("any", 1 / (448 * 512), True),
-        ("any", 2.0**-23, True),
-        ("any", 1e-6 / 448, True),
-        ("any", 3e-10, True),
-        ("any", 1e-3, False),
-        ("any", 0.5e-9 / 448, False),
-        ("none", 1e-9 / 448, True),
-        ("none", 1 / (448 * 512), False),
-    ],
-)
+@pytest.mark.parametrize(("floor", "scale", "right"), [
+    ("any", 1e-9 / 448, True),
+    ("any", 1 / (448 * 512), True),
+    ("any", 2.0**-23, True),
+    ("any", 1e-6 / 448, True),
+    ("any", 3e-10, True),
+    ("any", 1e-3, False),
+    ("any", 0.5e-9 / 448, False),
+    ("none", 1e-9 / 448, True),
+    ("none", 1 / (448 * 512), False),
+])  # fmt: skip
 def test_tiny_rows_may_have_a_small_least_scale(floor: str, scale: float, right: bool) -> None:
     y = np.linspace(-1e-9, 1e-9, SIZE)
     case = case_of_y(f"e4m3fn,scale=per-token,floor={floor}", y)

@@ -41,16 +41,13 @@ def test_a_grade_that_is_too_low_is_annotated() -> None:
     assert line == "::error title=truenorm%3A kernel::below stable: y in float32 (1.0 units)."
 
 
-@pytest.mark.parametrize(
-    ("source", "line"),
-    [
-        ("\n\ndef kernel(x):\n    pass\n", 3),
-        ("kernel = 1\n", 1),
-        ("import numpy\nother = kernel = 1\n", 2),
-        ("other = 1\n", 1),
-        ("this is no Python\n", 1),
-    ],
-)
+@pytest.mark.parametrize(("source", "line"), [
+    ("\n\ndef kernel(x):\n    pass\n", 3),
+    ("kernel = 1\n", 1),
+    ("import numpy\nother = kernel = 1\n", 2),
+    ("other = 1\n", 1),
+    ("this is no Python\n", 1),
+])  # fmt: skip
 def test_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, line: int) -> None:
     (tmp_path / "in").mkdir()
     file = tmp_path / "in" / "a,b.py"

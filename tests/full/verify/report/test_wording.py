@@ -7,13 +7,10 @@ from truenorm.verify.grading.symptoms import GUARDS
 from truenorm.verify.report.wording import link
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        *("unheard-of#7", "pytorch#", "pytorch#7a", "pytorch", "", "a/b/c#1", "pytorch#\u0667"),
-        *("javascript:alert(1)", "http://example.org", '"><script>#1'),
-    ],
-)
+@pytest.mark.parametrize("source", [
+    *("unheard-of#7", "pytorch#", "pytorch#7a", "pytorch", "", "a/b/c#1", "pytorch#\u0667"),
+    *("javascript:alert(1)", "http://example.org", '"><script>#1'),
+])  # fmt: skip
 def test_source_without_a_link(source: str) -> None:
     assert link(source) == ""
 

@@ -100,17 +100,12 @@ open({str(report)!r}, "w").write(repr((seen, sorted(os.listdir()), sys.stdin.rea
     assert report.read_text() == repr((seen, ["manifest.txt", "plain.in"], ""))
 
 
-@pytest.mark.parametrize(
-    ("script", "damaged"),
-    [
-        *(
-            (f"printf x | dd of=plain.in bs=1 conv=notrunc status=none seek={place}", (name,))
-            for name, place in {"x": 0, "gamma": 96, "beta": 112, "dy": 220}.items()
-        ),
-        ("rm plain.in", ("x", "gamma", "beta", "dy")),
-        ("echo >> plain.in", ("x", "gamma", "beta", "dy")),
-    ],
-)
+@pytest.mark.parametrize(("script", "damaged"), [
+    *((f"printf x | dd of=plain.in bs=1 conv=notrunc status=none seek={place}", (name,)) for name,
+        place in {"x": 0, "gamma": 96, "beta": 112, "dy": 220}.items()),
+    ("rm plain.in", ("x", "gamma", "beta", "dy")),
+    ("echo >> plain.in", ("x", "gamma", "beta", "dy")),
+])  # fmt: skip
 def test_damaged_inputs(script: str, damaged: tuple[str, ...]) -> None:
     record = shell(f"head -c 224 /dev/zero > plain.out; {script}")
     assert record.failure == ""
@@ -125,18 +120,15 @@ def test_cases_and_subjects_that_do_not_fit() -> None:
         CommandRunner(Subject(forward=lambda x, *_: x, name="lab"))
 
 
-@pytest.mark.parametrize(
-    ("script", "failure"),
-    [
-        ("echo one >&2; echo two >&2; exit 3", "exit code 3: two"),
-        ("echo on stdout; exit 4", "exit code 4: on stdout"),
-        ('head -c 224 "$0/plain.in" > "$0/plain.out"; exit 5', "exit code 5"),
+@pytest.mark.parametrize(("script", "failure"), [
+    ("echo one >&2; echo two >&2; exit 3", "exit code 3: two"),
+    ("echo on stdout; exit 4", "exit code 4: on stdout"),
+    ('head -c 224 "$0/plain.in" > "$0/plain.out"; exit 5', "exit code 5"),
         *(
             (f"kill -{name[3:]} $$", f"crashed: signal {name}")
             for name in ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGKILL")
         ),
-    ],
-)
+])  # fmt: skip
 def test_failures(script: str, failure: str) -> None:
     record = shell(script)
     assert (record.failure, record.results) == (failure, {})
@@ -158,14 +150,11 @@ def test_programs_that_cannot_start(tmp_path: Path) -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize(
-    ("then", "seconds", "failure"),
-    [
-        ("wait", 0.5, "no answer within 0.5 s"),
-        ("exec sleep 60", 0.5, "no answer within 0.5 s"),
-        ('head -c 224 /dev/zero > "$0/plain.out"', 30.0, ""),
-    ],
-)
+@pytest.mark.parametrize(("then", "seconds", "failure"), [
+    ("wait", 0.5, "no answer within 0.5 s"),
+    ("exec sleep 60", 0.5, "no answer within 0.5 s"),
+    ('head -c 224 /dev/zero > "$0/plain.out"', 30.0, ""),
+])  # fmt: skip
 def test_children_are_killed(tmp_path: Path, then: str, seconds: float, failure: str) -> None:
     """They keep the pipes open: waiting for them would take a minute."""
     noted = tmp_path / "pid"

@@ -70,17 +70,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "spec"),
-    [
-        ("rms_norm", "rms_norm", "rms_norm"),
-        ("layer_norm", "layer_norm", "layer_norm"),
-        ("in_order", "layer_norm", "layer_norm"),
-        ("without_beta", "layer_norm", "layer_norm,beta=false"),
-        ("add_rms_norm", "add_rms_norm", "add_rms_norm"),
-        ("with_shape", "layer_norm", "layer_norm"),
-    ],
-)
+@pytest.mark.parametrize(("name", "operation", "spec"), [
+    ("rms_norm", "rms_norm", "rms_norm"),
+    ("layer_norm", "layer_norm", "layer_norm"),
+    ("in_order", "layer_norm", "layer_norm"),
+    ("without_beta", "layer_norm", "layer_norm,beta=false"),
+    ("add_rms_norm", "add_rms_norm", "add_rms_norm"),
+    ("with_shape", "layer_norm", "layer_norm"),
+])  # fmt: skip
 def test_functions_on_arrays(file: Path, name: str, operation: str, spec: str) -> None:
     subject = load(f"{file}:{name}", operation)
     assert subject.name == f"{name} on NumPy arrays"
@@ -91,14 +88,12 @@ def test_functions_on_arrays(file: Path, name: str, operation: str, spec: str) -
     assert list(wider.dtypes) == ["bfloat16", "float64"]
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "messages"),
-    [
-        ("rms_norm", "", ["my_kernels.py:rms_norm is a function: give --operation rms_norm"]),
-        ("nothing", "rms_norm", ["no subject or function 'nothing'; it has rms_norm, layer_norm"]),
-        ("number", "rms_norm", ["has no subject or function 'number'"]),
-        ("without_eps", "rms_norm", ["expected the arguments x, gamma, eps; got x, weight"]),
-        ("swapped", "rms_norm", ["expected the arguments x, gamma, eps; got weight, x, e"]),
+@pytest.mark.parametrize(("name", "operation", "messages"), [
+    ("rms_norm", "", ["my_kernels.py:rms_norm is a function: give --operation rms_norm"]),
+    ("nothing", "rms_norm", ["no subject or function 'nothing'; it has rms_norm, layer_norm"]),
+    ("number", "rms_norm", ["has no subject or function 'number'"]),
+    ("without_eps", "rms_norm", ["expected the arguments x, gamma, eps; got x, weight"]),
+    ("swapped", "rms_norm", ["expected the arguments x, gamma, eps; got weight, x, e"]),
         (
             "raises",
             "rms_norm",
@@ -109,10 +104,9 @@ def test_functions_on_arrays(file: Path, name: str, operation: str, spec: str) -
                 'subject = tv.Subject(forward, operation="rms_norm", dtypes=["float32"])',
             ],
         ),
-        ("returns_a_list", "rms_norm", ["NumPy arrays of 4x64 ones: TypeError: it returned list"]),
-        ("without_gpu", "rms_norm", ["Triton found no GPU: set TRITON_INTERPRET=1"]),
-    ],
-)
+    ("returns_a_list", "rms_norm", ["NumPy arrays of 4x64 ones: TypeError: it returned list"]),
+    ("without_gpu", "rms_norm", ["Triton found no GPU: set TRITON_INTERPRET=1"]),
+])  # fmt: skip
 def test_messages(file: Path, name: str, operation: str, messages: list[str]) -> None:
     with pytest.raises(NotThereError) as error:
         load(f"{file}:{name}", operation)

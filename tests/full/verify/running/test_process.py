@@ -88,27 +88,21 @@ def test_damaged_inputs(tmp_path: Path) -> None:
     assert record.holds == {"x": ("y",)}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''",
-        # Otherwise Ctrl-C would end the subject first, which would be a finding.
-        f"assert os.getpgid(0) != {os.getpgid(0)}",
-    ],
-    ids=["it may print and read", "it has a session of its own"],
-)
+@pytest.mark.parametrize("line", [
+    "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''",
+    # Otherwise Ctrl-C would end the subject first, which would be a finding.
+    f"assert os.getpgid(0) != {os.getpgid(0)}",
+], ids=["it may print and read", "it has a session of its own"])  # fmt: skip
 def test_separate_process(tmp_path: Path, line: str) -> None:
     """A large result may follow a small one: each case has its own limit."""
     assert not _failure(_forward(tmp_path, line), example(), large_example())
 
 
-@pytest.mark.parametrize(
-    ("line", "failure"),
-    [
-        ("raise ValueError('no')", "raised ValueError: no"),
-        ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
-        ("time.sleep(60)", "gave no answer within 0.5 s"),
-        ("return np.zeros(10**7)", "above"),
+@pytest.mark.parametrize(("line", "failure"), [
+    ("raise ValueError('no')", "raised ValueError: no"),
+    ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
+    ("time.sleep(60)", "gave no answer within 0.5 s"),
+    ("return np.zeros(10**7)", "above"),
         *(
             pytest.param(line, failure, marks=SLOW)
             for line, failure in (
@@ -122,8 +116,7 @@ def test_separate_process(tmp_path: Path, line: str) -> None:
                 ),
             )
         ),
-    ],
-)
+])  # fmt: skip
 def test_failures(tmp_path: Path, line: str, failure: str) -> None:
     target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
     zero = example().with_inputs(x=np.zeros_like(example().x))
@@ -167,17 +160,14 @@ def test_command_without_gradients() -> None:
     assert "dx" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("x = undefined\n", "name 'undefined' is not defined"),
-        ("other = tv.Subject(print)\n", "it has other"),
-        ("", "it defines none"),
-        ("os._exit(7)\n", "ended with exit code 7"),
-        ("subject = tv.Subject(print)\n", "claims float32, not float16"),
-        ("time.sleep(60)\n", "no answer within 1 s; --start-seconds gives it longer"),
-    ],
-)
+@pytest.mark.parametrize(("body", "message"), [
+    ("x = undefined\n", "name 'undefined' is not defined"),
+    ("other = tv.Subject(print)\n", "it has other"),
+    ("", "it defines none"),
+    ("os._exit(7)\n", "ended with exit code 7"),
+    ("subject = tv.Subject(print)\n", "claims float32, not float16"),
+    ("time.sleep(60)\n", "no answer within 1 s; --start-seconds gives it longer"),
+])  # fmt: skip
 def test_files_that_cannot_run(tmp_path: Path, body: str, message: str) -> None:
     seconds = 1.0 if "sleep" in body else START_SECONDS
     with pytest.raises(CannotRunError, match=message):
@@ -255,17 +245,14 @@ def test_messages() -> None:
     assert receive(pipe, lambda: 100) is None
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"noise\n",
-        b"[]\n",
-        b'{"arrays": {"a": ["object", [1]]}}\n12345678',
-        b'{"arrays": {"a": ["float32", [-1]]}}\n',
-        b'{"arrays": {"a": ["float64", [1000000000000]]}}\n',
-        b'{"arrays": {"a": ["float64", [2]]}}\n12345678',
-    ],
-)
+@pytest.mark.parametrize("line", [
+    b"noise\n",
+    b"[]\n",
+    b'{"arrays": {"a": ["object", [1]]}}\n12345678',
+    b'{"arrays": {"a": ["float32", [-1]]}}\n',
+    b'{"arrays": {"a": ["float64", [1000000000000]]}}\n',
+    b'{"arrays": {"a": ["float64", [2]]}}\n12345678',
+])  # fmt: skip
 def test_broken_messages(line: bytes) -> None:
     with pytest.raises(BrokenMessageError):
         receive(io.BytesIO(line), lambda: 1000)

@@ -11,7 +11,7 @@ import pytest
 import truenorm.verify as tv
 from truenorm.tools.user_files import NotThereError
 from truenorm.verify.running.array_functions import Arguments, arguments_of
-from truenorm.verify.running.loading import dotted_path, load
+from truenorm.verify.running.loading import load
 
 PLAIN = ["x", "gamma", "eps"]
 
@@ -23,17 +23,14 @@ def call(function: Callable[..., Any], wanted: list[str], signature: str = "") -
     return arguments_of(function, wanted, signature).call(function, known)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, weight, eps: (x, weight, eps),
-        lambda eps, W, X: (X, W, eps),  # noqa: N803
-        lambda hidden_states, gamma, epsilon=None: (hidden_states, gamma, epsilon),
-        lambda input, *, scale, variance_epsilon: (input, scale, variance_epsilon),
-        lambda x, w, /, eps, cache=None: (x, w, eps),
-        lambda *arguments: arguments,
-    ],
-)
+@pytest.mark.parametrize("function", [
+    lambda x, weight, eps: (x, weight, eps),
+    lambda eps, W, X: (X, W, eps),  # noqa: N803
+    lambda hidden_states, gamma, epsilon=None: (hidden_states, gamma, epsilon),
+    lambda input, *, scale, variance_epsilon: (input, scale, variance_epsilon),
+    lambda x, w, /, eps, cache=None: (x, w, eps),
+    lambda *arguments: arguments,
+])  # fmt: skip
 def test_arguments_by_name(function: Callable[..., Any]) -> None:
     assert call(function, PLAIN) == ("x", "gamma", "eps")
 
@@ -67,16 +64,13 @@ def test_no_signature() -> None:
     assert arguments_of(dict, PLAIN) == Arguments(("x", "gamma", "eps"))
 
 
-@pytest.mark.parametrize(
-    ("function", "signature", "message"),
-    [
-        (lambda x, weight: x, "", "no argument for eps (eps, epsilon, variance_epsilon)"),
-        (lambda x, weight, eps, z: x, "", "unknown arguments z;"),
-        (lambda x, weight, w, eps: x, "", "unknown arguments w;"),
-        (print, "x, weights, magic", "unknown arguments magic; no argument for eps"),
-        (lambda x, weight: x, "", "write them in order, as signature='input, weight, eps'"),
-    ],
-)
+@pytest.mark.parametrize(("function", "signature", "message"), [
+    (lambda x, weight: x, "", "no argument for eps (eps, epsilon, variance_epsilon)"),
+    (lambda x, weight, eps, z: x, "", "unknown arguments z;"),
+    (lambda x, weight, w, eps: x, "", "unknown arguments w;"),
+    (print, "x, weights, magic", "unknown arguments magic; no argument for eps"),
+    (lambda x, weight: x, "", "write them in order, as signature='input, weight, eps'"),
+])  # fmt: skip
 def test_unmatched_arguments(function: Callable[..., Any], signature: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         arguments_of(function, PLAIN, signature)
@@ -100,18 +94,15 @@ def test_torch_is_missing() -> None:
 
 
 @pytest.mark.usefixtures("_no_torch")
-@pytest.mark.parametrize(
-    ("target", "operation", "message"),
-    [
-        ("torch:torch.nn.functional.rms_norm", "rms_norm", "there is no module 'torch'"),
-        ("torch:math.sqrt", "rms_norm", "needs PyTorch"),
-        ("torch:math.root", "rms_norm", "math has no 'root'"),
-        ("torch:math.sqrt", "", "give --operation rms_norm"),
-        ("torch:sqrt", "rms_norm", "is no path such as torch:package.module.function"),
-        ("torch:my-kernels.norm", "rms_norm", "is no path such as"),
-        ("torch:no_such_package.norm", "rms_norm", "is it installed in this environment"),
-    ],
-)
+@pytest.mark.parametrize(("target", "operation", "message"), [
+    ("torch:torch.nn.functional.rms_norm", "rms_norm", "there is no module 'torch'"),
+    ("torch:math.sqrt", "rms_norm", "needs PyTorch"),
+    ("torch:math.root", "rms_norm", "math has no 'root'"),
+    ("torch:math.sqrt", "", "give --operation rms_norm"),
+    ("torch:sqrt", "rms_norm", "is no path such as torch:package.module.function"),
+    ("torch:my-kernels.norm", "rms_norm", "is no path such as"),
+    ("torch:no_such_package.norm", "rms_norm", "is it installed in this environment"),
+])  # fmt: skip
 def test_invalid_targets(
     target: str, operation: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,18 +111,10 @@ def test_invalid_targets(
         load(target, operation)
 
 
-def test_dotted_path() -> None:
-    assert dotted_path("torch:a.b") == "a.b"
-    assert dotted_path("torch.py:a") == dotted_path("folder/torch:a") == ""
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"operation": "rms_norm", "form": "in place"}, "out, inplace, module; got 'in place'"),
-        ({"operation": "rms"}, "operation must be one of layer_norm"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"operation": "rms_norm", "form": "in place"}, "out, inplace, module; got 'in place'"),
+    ({"operation": "rms"}, "operation must be one of layer_norm"),
+])  # fmt: skip
 def test_invalid_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tv.torch_subject(print, **options)  # type: ignore[arg-type]

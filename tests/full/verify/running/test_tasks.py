@@ -22,15 +22,12 @@ def test_an_unknown_problem() -> None:
         tv.kernelbench("1_Softmax.py", "solution.py")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"spec": None}, "must have spec and sources"),
-        ({"spec": {"language": "cuda"}}, "it is of python or triton; got cuda"),
-        ({"spec": {"languages": ["python", "cuda"]}}, "got python, cuda"),
-        ({"sources": [{"path": "../main.py", "content": ""}]}, "a source outside of its folder"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"spec": None}, "must have spec and sources"),
+    ({"spec": {"language": "cuda"}}, "it is of python or triton; got cuda"),
+    ({"spec": {"languages": ["python", "cuda"]}}, "got python, cuda"),
+    ({"sources": [{"path": "../main.py", "content": ""}]}, "a source outside of its folder"),
+])  # fmt: skip
 def test_refused_solutions(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     content = {
         "spec": {"language": "python", "entry_point": "main.py::run"},
@@ -42,13 +39,10 @@ def test_refused_solutions(tmp_path: Path, changes: dict[str, Any], message: str
         tv.flashinfer_bench("definition.json", file)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"op_type": "gemm"}, "op_type must be rmsnorm, fused_add_rmsnorm; got 'gemm'"),
-        ({"reference": "def run(): pass"}, "its reference has no line EPS"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"op_type": "gemm"}, "op_type must be rmsnorm, fused_add_rmsnorm; got 'gemm'"),
+    ({"reference": "def run(): pass"}, "its reference has no line EPS"),
+])  # fmt: skip
 def test_refused_definitions(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     output = {"output": {"shape": ["n", "d"], "dtype": "float32"}}
     definition = {"op_type": "rmsnorm", "inputs": {}, "outputs": output, "reference": "EPS = 1e-5"}

@@ -50,15 +50,6 @@ def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @SLOW
-@pytest.mark.parametrize("count", [1, 2])
-def test_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    plain = text_of(tv.verify(kernels.wrong))
-    without_answers(monkeypatch)
-    with processes(count) as executor:
-        assert text_of(tv.verify(kernels.wrong, executor=executor)) == plain
-
-
-@SLOW
 @pytest.mark.usefixtures("short")
 def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact answers come from the workers: this process computes none."""

@@ -1,5 +1,10 @@
-"""Bugs of grouped, gated and modulated kernels, each with its source: one step is wrong."""
+"""Bugs of grouped, gated and modulated kernels: one step is wrong.
 
+`causes.toml` has the words of each cause that is named, and the source of the bug.
+"""
+
+import tomllib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -390,16 +395,11 @@ class MeansOverPlacesInBackward(Textbook):
 
 
 class Planted(NamedTuple):
-    """A bug: the kernel, what it is judged as, and what it computes if that is another norm.
-
-    `cause` are words that stand in each cause that is named; none is named if it is empty.
-    """
+    """A bug: the kernel, what it is judged as, and what it computes if that is another norm."""
 
     name: str
-    source: str
     kernel: type[Textbook]
     spec: str
-    cause: str
     dtype: str = "float32"
     computes: str = ""
     also: tuple[str, ...] = ()
@@ -413,217 +413,68 @@ class Planted(NamedTuple):
 
 
 PLANTED = (
-    Planted("groups ignored", "mamba#910", OneGroup, GROUP_NORM, "groups are ignored"),
-    Planted(
-        "groups ignored in backward",
-        "mamba#547",
-        OneGroupBackward,
-        GROUPED,
-        "mean(g*xhat) is that of all groups",
-    ),
-    Planted(
-        "twice the groups", "llama.cpp#15507", TwiceTheGroups, GROUP_NORM, "twice as many groups"
-    ),
-    Planted(
-        "dgamma of group c % G",
-        "tt-metal#56202",
-        OtherGroupOfGamma,
-        GROUP_NORM,
-        "mean and r of group c % G",
-    ),
-    Planted(
-        "sums over part of a channel",
-        "Liger#1375",
-        PartOfAChannel,
-        GROUP_NORM,
-        "second half of the places is left out",
-    ),
-    Planted(
-        "padding lanes of the next group",
-        "FlagGems#4985",
-        NextGroupInPadding,
-        GROUP_NORM,
-        "squares of the next of the groups",
-    ),
-    Planted("one pass", "Liger, apex", OnePass, GROUP_NORM, ""),
-    Planted(
-        "rstd is 1 where var is 0",
-        "apex",
-        OneForNoVariance,
-        GROUP_NORM,
-        "1/sqrt(... + eps) is 1 where the mean square is 0",
-    ),
-    Planted("mean in bfloat16", "pytorch#77507", MomentsInBfloat16, GROUP_NORM, "", "bfloat16"),
-    Planted(
-        "saved in bfloat16",
-        "Liger",
-        StatisticsSavedInBfloat16,
-        GROUP_NORM,
-        "the mean and 1/sqrt(... + eps) are rounded to bfloat16",
-        "bfloat16",
-    ),
-    Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "the variance is divided by n - 1"),
-    Planted("dgamma in bfloat16", "pytorch#140913", ColumnsInBfloat16, GROUP_NORM, "", "bfloat16"),
-    Planted("variance in float16", "mlx#4228", VarianceInFloat16, GROUP_NORM, "", "float16"),
-    Planted("gamma by group", "", GammaByGroup, GROUP_NORM, "first column of a group"),
-    Planted("channel is offset % C", "", ChannelsLast, GROUP_NORM, "offset % C"),
-    Planted("gamma rolled", "", GammaRolled, GROUP_NORM, "of the column before"),
-    Planted(
-        "gate first",
-        "",
-        Textbook,
-        SILU,
-        "the gate comes first",
-        computes="rms_norm,gate=silu-first",
-    ),
-    Planted(
-        "gate after",
-        "",
-        Textbook,
-        SILU_FIRST,
-        "the gate comes after",
-        computes="rms_norm,groups=2,gate=silu",
-    ),
-    Planted("gated, groups ignored", "mamba#910", OneGroup, SILU_FIRST, "groups are ignored"),
-    Planted(
-        "sigmoid for silu", "vllm#35482", Textbook, SILU, "sigmoid, not silu", computes=SIGMOID
-    ),
-    Planted("silu for sigmoid", "", Textbook, SIGMOID, "silu, not sigmoid", computes=SILU),
-    Planted("slope is sigma", "", SlopeWithoutItsSecondTerm, SILU, "z*(1 - sigma(z)) is left out"),
-    Planted(
-        "dz from the gated y",
-        "fla#1071",
-        GateGradientOfTheGated,
-        SILU,
-        "y is used for xhat*gamma in dy*xhat*gamma",
-    ),
-    Planted("dz returned as dx", "fla#155", GateGradientAsInputGradient, SILU, "dx is dz"),
-    Planted("dgamma without gate", "", GammaOfDy, SILU, "s(z) is left out of dy*s(z)"),
-    Planted("exp overflows", "", ExpOverflows, SILU, "exp(z) overflows"),
-    Planted(
-        "exp overflows, float16", "", ExpOverflowsIfFinite, SIGMOID, "exp(z) overflows", "float16"
-    ),
-    Planted(
-        "exp of the norm overflows, float16",
-        "",
-        ExpOverflowsIfFinite,
-        "rms_norm,gate=self",
-        "exp(xhat*gamma) overflows",
-        "float16",
-    ),
-    Planted("gate in bfloat16", "", GateInBfloat16, SILU, "s(z) is rounded to bfloat16"),
-    Planted(
-        "float32 for bfloat16", "vllm#35369", NotRounded, SILU, "stays in float32", "bfloat16"
-    ),
-    Planted("eps on the sum", "mlx-lm#1624", EpsOfTheSum, SILU, "eps is added to the sum"),
-    Planted("scale without 1", "", ScaleWithoutOne, BY_SAMPLE, "1 is left out of 1 + scale"),
-    Planted("sample 0 for all", "vllm-omni#1531", FirstSample, BY_SAMPLE, "of the first row"),
-    Planted(
-        "scale and shift exchanged",
-        "",
-        ScaleAndShiftExchanged,
-        BY_ROW,
-        "scale and shift are exchanged",
-    ),
-    Planted(
-        "modulation in bfloat16",
-        "TensorRT-LLM#17987",
-        ModulationInBfloat16,
-        BY_ROW,
-        "rounded to bfloat16",
-    ),
-    Planted(
-        "chunk strides ignored",
-        "",
-        ChunkStridesIgnored,
-        BY_ROW,
-        "as though they were contiguous",
-        also=("padded-rows",),
-    ),
-    Planted("dscale not summed", "", OneUnitOfScale, BY_SAMPLE, "of the last row of a sample"),
-    Planted("dscale in bfloat16", "", RowSumsInBfloat16, BY_SAMPLE, "", "bfloat16"),
-    Planted("gate lanes of the next row", "fla#1165", GateLanesOfTheNextRow, SILU_FIRST, ""),
-    Planted(
-        "variance over all columns",
-        "",
-        Textbook,
-        PARTIAL,
-        "all columns count",
-        computes="rms_norm",
-    ),
-    Planted("QK-norm over all heads", "vllm#16311", OneGroup, HEADS, "heads are ignored"),
-    Planted("gamma of group 0", "", GammaOfTheFirstGroup, GROUP_NORM, "of the first group"),
-    Planted("z of group 0", "", GateOfTheFirstGroup, GATED_GROUPS, "z is that of the first group"),
-    Planted("interleaved groups", "", Interleaved, GROUP_NORM, "groups are interleaved"),
-    Planted("last head", "", LastHead, HEADS, "that of the last head"),
-    Planted("first head", "", FirstHead, HEADS, "that of the first head"),
-    Planted("sample row % N", "", OtherSamples, BY_SAMPLE, "of sample row % N"),
-    Planted("dgamma without scale", "", GammaOfDy, BY_ROW, "scale is left out"),
-    Planted(
-        "dscale without gamma",
-        "",
-        ScaleWithoutGamma,
-        "layer_norm,modulate=sample",
-        "xhat is used for n in dy*n",
-    ),
-    Planted("dgamma of the ungated x", "", GammaOfTheUngated, SILU_FIRST, "x without the gate"),
-    Planted("partial variance over D", "", DividedByAllColumns, PARTIAL, "divided by all columns"),
-    Planted("dx of all columns", "", AllColumnsOfBackward, PARTIAL, "subtracted in all columns"),
-    Planted(
-        "mean for sum in dx",
-        "",
-        MeanForSum,
-        "rms_norm,divisor=sum,gamma=false",
-        "sum(g*xhat) is averaged, not summed",
-    ),
-    Planted(
-        "residual not in r",
-        "",
-        ResidualNotInVariance,
-        "add_rms_norm,heads=4",
-        "without the residual",
-    ),
-    Planted("slope at xhat", "", SlopeAtXhat, "group_norm,groups=2,gate=self", "taken at xhat"),
-    Planted(
-        "group of one channel",
-        "",
-        OfChannels,
-        GROUP_NORM,
-        "the mean and the variance are over places, not channels and places",
-    ),
-    Planted(
-        "mean of a channel",
-        "",
-        MeanOfChannels,
-        GROUP_NORM,
-        "the mean that is subtracted is over places, not channels and places",
-    ),
-    Planted(
-        "variance of a channel",
-        "",
-        VarianceOfChannels,
-        GROUP_NORM,
-        "the variance is over places, not channels and places",
-    ),
-    Planted(
-        "mean over places",
-        "",
-        MeanOverPlaces,
-        OVER_CHANNELS,
-        "the mean is over places, not channels",
-    ),
-    Planted(
-        "means over places in backward",
-        "",
-        MeansOverPlacesInBackward,
-        OVER_CHANNELS,
-        "mean(g) and mean(g*xhat) are over places, not channels",
-    ),
-    Planted(
-        "tail of a block",
-        "",
-        TailLeftOut,
-        GROUP_NORM,
-        "the last, partial block of 64 elements is left out",
-    ),
-)
+    Planted("groups ignored", OneGroup, GROUP_NORM),
+    Planted("groups ignored in backward", OneGroupBackward, GROUPED),
+    Planted("twice the groups", TwiceTheGroups, GROUP_NORM),
+    Planted("dgamma of group c % G", OtherGroupOfGamma, GROUP_NORM),
+    Planted("sums over part of a channel", PartOfAChannel, GROUP_NORM),
+    Planted("padding lanes of the next group", NextGroupInPadding, GROUP_NORM),
+    Planted("one pass", OnePass, GROUP_NORM),
+    Planted("rstd is 1 where var is 0", OneForNoVariance, GROUP_NORM),
+    Planted("mean in bfloat16", MomentsInBfloat16, GROUP_NORM, "bfloat16"),
+    Planted("saved in bfloat16", StatisticsSavedInBfloat16, GROUP_NORM, "bfloat16"),
+    Planted("n - 1", OneLess, GROUP_NORM),
+    Planted("dgamma in bfloat16", ColumnsInBfloat16, GROUP_NORM, "bfloat16"),
+    Planted("variance in float16", VarianceInFloat16, GROUP_NORM, "float16"),
+    Planted("gamma by group", GammaByGroup, GROUP_NORM),
+    Planted("channel is offset % C", ChannelsLast, GROUP_NORM),
+    Planted("gamma rolled", GammaRolled, GROUP_NORM),
+    Planted("gate first", Textbook, SILU, computes="rms_norm,gate=silu-first"),
+    Planted("gate after", Textbook, SILU_FIRST, computes="rms_norm,groups=2,gate=silu"),
+    Planted("gated, groups ignored", OneGroup, SILU_FIRST),
+    Planted("sigmoid for silu", Textbook, SILU, computes=SIGMOID),
+    Planted("silu for sigmoid", Textbook, SIGMOID, computes=SILU),
+    Planted("slope is sigma", SlopeWithoutItsSecondTerm, SILU),
+    Planted("dz from the gated y", GateGradientOfTheGated, SILU),
+    Planted("dz returned as dx", GateGradientAsInputGradient, SILU),
+    Planted("dgamma without gate", GammaOfDy, SILU),
+    Planted("exp overflows", ExpOverflows, SILU),
+    Planted("exp overflows, float16", ExpOverflowsIfFinite, SIGMOID, "float16"),
+    Planted("exp of the norm overflows, float16", ExpOverflowsIfFinite, "rms_norm,gate=self",
+        "float16"),
+    Planted("gate in bfloat16", GateInBfloat16, SILU),
+    Planted("float32 for bfloat16", NotRounded, SILU, "bfloat16"),
+    Planted("eps on the sum", EpsOfTheSum, SILU),
+    Planted("scale without 1", ScaleWithoutOne, BY_SAMPLE),
+    Planted("sample 0 for all", FirstSample, BY_SAMPLE),
+    Planted("scale and shift exchanged", ScaleAndShiftExchanged, BY_ROW),
+    Planted("modulation in bfloat16", ModulationInBfloat16, BY_ROW),
+    Planted("chunk strides ignored", ChunkStridesIgnored, BY_ROW, also=("padded-rows",)),
+    Planted("dscale not summed", OneUnitOfScale, BY_SAMPLE),
+    Planted("dscale in bfloat16", RowSumsInBfloat16, BY_SAMPLE, "bfloat16"),
+    Planted("gate lanes of the next row", GateLanesOfTheNextRow, SILU_FIRST),
+    Planted("variance over all columns", Textbook, PARTIAL, computes="rms_norm"),
+    Planted("QK-norm over all heads", OneGroup, HEADS),
+    Planted("gamma of group 0", GammaOfTheFirstGroup, GROUP_NORM),
+    Planted("z of group 0", GateOfTheFirstGroup, GATED_GROUPS),
+    Planted("interleaved groups", Interleaved, GROUP_NORM),
+    Planted("last head", LastHead, HEADS),
+    Planted("first head", FirstHead, HEADS),
+    Planted("sample row % N", OtherSamples, BY_SAMPLE),
+    Planted("dgamma without scale", GammaOfDy, BY_ROW),
+    Planted("dscale without gamma", ScaleWithoutGamma, "layer_norm,modulate=sample"),
+    Planted("dgamma of the ungated x", GammaOfTheUngated, SILU_FIRST),
+    Planted("partial variance over D", DividedByAllColumns, PARTIAL),
+    Planted("dx of all columns", AllColumnsOfBackward, PARTIAL),
+    Planted("mean for sum in dx", MeanForSum, "rms_norm,divisor=sum,gamma=false"),
+    Planted("residual not in r", ResidualNotInVariance, "add_rms_norm,heads=4"),
+    Planted("slope at xhat", SlopeAtXhat, "group_norm,groups=2,gate=self"),
+    Planted("group of one channel", OfChannels, GROUP_NORM),
+    Planted("mean of a channel", MeanOfChannels, GROUP_NORM),
+    Planted("variance of a channel", VarianceOfChannels, GROUP_NORM),
+    Planted("mean over places", MeanOverPlaces, OVER_CHANNELS),
+    Planted("means over places in backward", MeansOverPlacesInBackward, OVER_CHANNELS),
+    Planted("tail of a block", TailLeftOut, GROUP_NORM),
+)  # fmt: skip
+CAUSES: dict[str, str] = tomllib.loads(Path(__file__).with_name("causes.toml").read_text("utf-8"))
+"""By bug: words that stand in each cause that is named; none is named if it is empty."""

@@ -160,11 +160,8 @@ UNSEEN = (
     Unseen(MeanNotInDx, GROUP_NORM, {"dx": "mean(g) is left out"}),
     Unseen(ProjectedTwice, GROUPED, {"dx": "xhat*mean(g*xhat) is subtracted twice"}),
     Unseen(MeanOfFirstHalf, GROUP_NORM, {}),
-    Unseen(
-        UnitBefore,
-        GROUPED,
-        dict.fromkeys(("y", "dx", "dgamma"), "1/sqrt(... + eps) is that of the group before"),
-    ),
+    Unseen(UnitBefore, GROUPED,
+        dict.fromkeys(("y", "dx", "dgamma"), "1/sqrt(... + eps) is that of the group before")),
     Unseen(NoBeta, GROUP_NORM, {"y": "beta is left out"}),
     Unseen(NoGain, SILU, dict.fromkeys(("y", "dz"), "gamma is left out of xhat*gamma")),
     Unseen(Tanh, SILU, {}),
@@ -175,25 +172,18 @@ UNSEEN = (
     Unseen(DxWithoutGamma, SILU, {"dx": "gamma is left out of g"}),
     Unseen(DgammaFromX, GROUP_NORM, {"dgamma": "x is used for xhat in dy*xhat"}),
     Unseen(EpsSquared, GROUP_NORM, {}),
-    Unseen(
-        EpsBesideTheRoot, "instance_norm", dict.fromkeys(("y", "dx"), "eps is added to the root")
-    ),
-    Unseen(
-        FirstUnitOfScale,
-        DIT,
-        {name: f"{name} is that of the first row of a sample" for name in ("dscale", "dshift")},
-    ),
+    Unseen(EpsBesideTheRoot, "instance_norm",
+        dict.fromkeys(("y", "dx"), "eps is added to the root")),
+    Unseen(FirstUnitOfScale, DIT,
+        {name: f"{name} is that of the first row of a sample" for name in ("dscale", "dshift")}),
     Unseen(XhatInFloat16, "rms_norm,heads=4", {"y": "xhat is rounded to float16"}),
     Unseen(HalfOfDz, SILU, {"dz": "dz is multiplied by 0.5"}),
     Unseen(MeanOverRows, SILU, {}),
     Unseen(RowsReversed, GROUP_NORM, {}),
     Unseen(SquaresInFloat16, GROUP_NORM, {}),
-    Unseen(
-        OneLessInBackward,
-        "layer_norm,groups=2",
-        {"dx": "mean(g) and mean(g*xhat) are divided by n - 1"},
-    ),
+    Unseen(OneLessInBackward, "layer_norm,groups=2",
+        {"dx": "mean(g) and mean(g*xhat) are divided by n - 1"}),
     Unseen(SlopeOfSigmoid, "rms_norm,gate=self", {}),
     Unseen(Tanh, FIRST, {}),
     Unseen(OtherSign, FIRST, {}),
-)
+)  # fmt: skip

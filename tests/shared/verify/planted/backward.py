@@ -82,24 +82,13 @@ def over_the_axis_of_its_length(_: Any, dy: Float64s) -> Float64s:
 
 
 BACKWARD = [
-    plant(
-        Altered(dbeta=over_the_axis_of_its_length),
-        "dbeta over the wrong axis of a square",
-        dbeta="wrong",
-    ),
-    plant(
-        Altered(to_save=lambda saved, _: with_mean_in(saved, saved.x.dtype)),
-        "mean saved in the storage type",
-        dtypes=["float16", "bfloat16"],
-        dx="conditional",
-        dgamma="conditional",
-    ),
-    plant(
-        Altered(to_save=statistics_in_bfloat16),
-        "statistics saved in bfloat16",
-        dx="wrong",
-        dgamma="wrong",
-    ),
+    plant(Altered(dbeta=over_the_axis_of_its_length), "dbeta over the wrong axis of a square",
+        dbeta="wrong"),
+    plant(Altered(to_save=lambda saved, _: with_mean_in(saved, saved.x.dtype)),
+        "mean saved in the storage type", dtypes=["float16", "bfloat16"], dx="conditional",
+        dgamma="conditional"),
+    plant(Altered(to_save=statistics_in_bfloat16), "statistics saved in bfloat16", dx="wrong",
+        dgamma="wrong"),
     plant(XhatFromY(), "xhat recovered from y", dx="unstable", dgamma="unstable"),
     plant(StaleForward(), "gradients of a stale forward pass", verdict="own state"),
     plant(ScaledByItsLargest(), "dx is NaN in a row of padding", dx="wrong"),
@@ -109,7 +98,7 @@ BACKWARD = [
     plant(GammaToPowers(0), "gamma forgotten in dx", dx="wrong"),
     plant(GammaToPowers(2), "gamma squared in dx", dx="wrong"),
     plant(GammaToPowers(0, 1), "gamma applied after the projection", dx="wrong"),
-]
+]  # fmt: skip
 
 
 class OneAxisNotSummed(Kernel):
@@ -167,51 +156,27 @@ class SumsByThread(Kernel):
 
 
 PARAMETERS = [
-    plant(
-        Altered(dgamma=lambda _, dy, __, saved: (dy * saved.x).sum(axis=0)),
-        "dgamma from x instead of xhat",
-        dgamma="wrong",
-    ),
-    plant(
-        OneAxisNotSummed(),
-        "dgamma without the sum over one batch axis",
-        also=["ranks"],
-        verdict="runs",
-    ),
+    plant(Altered(dgamma=lambda _, dy, __, saved: (dy * saved.x).sum(axis=0)),
+        "dgamma from x instead of xhat", dgamma="wrong"),
+    plant(OneAxisNotSummed(), "dgamma without the sum over one batch axis", also=["ranks"],
+        verdict="runs"),
     plant(FirstOfOneAxis(), "dgamma of the first batch only", also=["ranks"], dgamma="wrong"),
-    plant(
-        Altered(dbeta=lambda dbeta, dy: dbeta / max(len(dy), 1)),
-        "dbeta scaled by 1/B",
-        dbeta="wrong",
-    ),
-    plant(
-        Altered(dbeta=lambda _, dy: dy.astype(np.float16).astype(np.float64).sum(axis=0)),
-        "dbeta of dy in float16",
-        dbeta="wrong",
-    ),
+    plant(Altered(dbeta=lambda dbeta, dy: dbeta / max(len(dy), 1)), "dbeta scaled by 1/B",
+        dbeta="wrong"),
+    plant(Altered(dbeta=lambda _, dy: dy.astype(np.float16).astype(np.float64).sum(axis=0)),
+        "dbeta of dy in float16", dbeta="wrong"),
     plant(PartialSumsInHalf(), "partial sums in float16, of float16", dtypes=["float16"]),
-    plant(
-        PartialSumsInHalf(), "partial sums in float16, of float32", dgamma="wrong", dbeta="wrong"
-    ),
-    plant(
-        RowsDropped(lambda rows: rows - (6 <= rows < 264)),
-        "last of some rows dropped",
-        dgamma="wrong",
-        dbeta="wrong",
-    ),
-    plant(
-        RowsDropped(lambda rows: rows * 3 // 4 if rows > 1000 else rows),
-        "a quarter of many rows dropped",
-        dtypes=["bfloat16"],
-    ),
+    plant(PartialSumsInHalf(), "partial sums in float16, of float32", dgamma="wrong",
+        dbeta="wrong"),
+    plant(RowsDropped(lambda rows: rows - (6 <= rows < 264)), "last of some rows dropped",
+        dgamma="wrong", dbeta="wrong"),
+    plant(RowsDropped(lambda rows: rows * 3 // 4 if rows > 1000 else rows),
+        "a quarter of many rows dropped", dtypes=["bfloat16"]),
     plant(RowsDropped(lambda _: 65_535), "sums without rows beyond 65,535"),
     plant(RowsDropped(lambda rows: min(rows, 64)), "sums of the first 64 rows"),
     plant(RowsDropped(lambda rows: min(rows, 70)), "sums of the first 70 rows"),
     plant(SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
-    plant(
-        Altered(backward=lambda results, *_: (results[0], results[1][np.newaxis], results[2])),
-        "dgamma of shape (1, D)",
-        verdict="runs",
-    ),
+    plant(Altered(backward=lambda results, *_: (results[0], results[1][np.newaxis], results[2])),
+        "dgamma of shape (1, D)", verdict="runs"),
     plant(Altered(backward=lambda results, *_: (*results[:2], None)), "no dbeta", verdict="runs"),
-]
+]  # fmt: skip

@@ -104,47 +104,28 @@ class DamagesByGradient(Kernel):
 
 PROPERTIES = [
     plant(StrideIgnored(), "last-axis stride ignored", also=["strides"], y="wrong"),
-    plant(
-        Altered(output=zero_rows_beyond_65535, project=zero_rows_beyond_65535),
-        "rows beyond 65,535 skipped",
-        y="wrong",
-        dx="wrong",
-    ),
+    plant(Altered(output=zero_rows_beyond_65535, project=zero_rows_beyond_65535),
+        "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
     plant(BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
-    plant(
-        Altered(rows_of=lambda rows, _: flushed(rows)),
-        "subnormal inputs flushed",
-        verdict="subnormals kept",
-    ),
+    plant(Altered(rows_of=lambda rows, _: flushed(rows)), "subnormal inputs flushed",
+        verdict="subnormals kept"),
     plant(other_results(flushed), "subnormal outputs flushed", verdict="subnormals kept"),
     plant(other_results(without_nan), "NaN swallowed", verdict="special values"),
-    plant(
-        Altered(output=lambda y, saved: y + 0 * saved.x.astype(np.float64).sum()),
-        "NaN spread to other rows",
-        verdict="special values",
-    ),
-    plant(
-        other_results(np.zeros_like),
-        "zeros returned",
-        **dict.fromkeys(("y", "dx", "dgamma", "dbeta"), "wrong"),
-    ),
-    plant(
-        Altered(forward=lambda results, *_: (results[0].astype(np.float64), results[1])),
-        "float64 returned for float32",
-        verdict="runs",
-    ),
+    plant(Altered(output=lambda y, saved: y + 0 * saved.x.astype(np.float64).sum()),
+        "NaN spread to other rows", verdict="special values"),
+    plant(other_results(np.zeros_like), "zeros returned",
+        **dict.fromkeys(("y", "dx", "dgamma", "dbeta"), "wrong")),
+    plant(Altered(forward=lambda results, *_: (results[0].astype(np.float64), results[1])),
+        "float64 returned for float32", verdict="runs"),
     plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
     plant(RefusesLargeEps(), "eps from 1e-3 on refused", verdict="runs"),
-    plant(
-        other_results(lambda result: result + 0j if result.shape[-1:] == (1,) else result),
-        "complex numbers at D = 1",
-        verdict="runs",
-    ),
+    plant(other_results(lambda result: result + 0j if result.shape[-1:] == (1,) else result),
+        "complex numbers at D = 1", verdict="runs"),
     plant(DamagesX(), "in-place damage to x", verdict="inputs kept"),
     plant(DamagesByGradient(0), "in-place damage to dy", verdict="inputs kept"),
     plant(DamagesByGradient(1), "in-place damage to gamma", verdict="inputs kept"),
     plant(DamagesByGradient(2), "in-place damage to beta", verdict="inputs kept"),
-]
+]  # fmt: skip
 
 
 class NextNumber(Kernel):
@@ -234,56 +215,27 @@ class GradientsAsContiguous(Kernel):
 
 
 INVARIANCE = [
-    plant(
-        OtherBlocks(lambda rows: np.arange(len(rows)) % 8 == 7),
-        "a row depending on its place in a block",
-        verdict="batch-invariant",
-    ),
-    plant(
-        OtherBlocks(beside_padding),
-        "a row depending on zeros beside it",
-        verdict="batch-invariant",
-    ),
-    plant(
-        NextNumber("y", lambda rows, size: rows < 8 and size >= 1024),
-        "y of few wide rows rounded up",
-        verdict="batch-invariant",
-    ),
-    plant(
-        NextNumber("dx", lambda rows, size: rows > 256 and size == 5120),
-        "dx of many rows of 5120 rounded up",
-        verdict="batch-invariant",
-    ),
-    plant(
-        NextNumber("y", lambda rows, _: rows == 8192),
-        "y of 8192 rows rounded up",
-        verdict="batch-invariant",
-    ),
+    plant(OtherBlocks(lambda rows: np.arange(len(rows)) % 8 == 7),
+        "a row depending on its place in a block", verdict="batch-invariant"),
+    plant(OtherBlocks(beside_padding), "a row depending on zeros beside it",
+        verdict="batch-invariant"),
+    plant(NextNumber("y", lambda rows, size: rows < 8 and size >= 1024),
+        "y of few wide rows rounded up", verdict="batch-invariant"),
+    plant(NextNumber("dx", lambda rows, size: rows > 256 and size == 5120),
+        "dx of many rows of 5120 rounded up", verdict="batch-invariant"),
+    plant(NextNumber("y", lambda rows, _: rows == 8192), "y of 8192 rows rounded up",
+        verdict="batch-invariant"),
     plant(RaceInOneOf("y", 500), "a race for y in one of 500 calls", verdict="repeatable"),
-    plant(
-        RaceInOneOf("dgamma", 500),
-        "a race for dgamma in one of 500 calls",
-        verdict="sums repeatable",
-    ),
+    plant(RaceInOneOf("dgamma", 500), "a race for dgamma in one of 500 calls",
+        verdict="sums repeatable"),
     plant(FusedByTurns(), "y by fused products in every second run", verdict="repeatable"),
-    plant(
-        Altered(dgamma=lambda _, dy, xhat, __: in_quarters(RANDOM.permutation(dy * xhat))),
-        "dgamma by rows in random order",
-        verdict="sums repeatable",
-    ),
-    plant(
-        Altered(dgamma=lambda _, dy, xhat, __: in_quarters(dy * xhat)),
-        "dgamma cut by the number of rows",
-        also=["idle-rows"],
-        verdict="idle rows",
-    ),
-    plant(
-        GradientsAsContiguous(),
-        "dy read as contiguous",
-        also=["layouts-of-gradients"],
-        verdict="layouts of gradients",
-    ),
-]
+    plant(Altered(dgamma=lambda _, dy, xhat, __: in_quarters(RANDOM.permutation(dy * xhat))),
+        "dgamma by rows in random order", verdict="sums repeatable"),
+    plant(Altered(dgamma=lambda _, dy, xhat, __: in_quarters(dy * xhat)),
+        "dgamma cut by the number of rows", also=["idle-rows"], verdict="idle rows"),
+    plant(GradientsAsContiguous(), "dy read as contiguous", also=["layouts-of-gradients"],
+        verdict="layouts of gradients"),
+]  # fmt: skip
 
 
 PLACES = 2**24
@@ -398,15 +350,9 @@ MEMORY = [
     plant(CachedGamma(), "gamma cached by width", y="wrong"),
     plant(BlockByEarlierRows(), "blocks by earlier rows", verdict="repeatable"),
     plant(SavedIsSpent(), "backward spends what was saved", verdict="saved kept"),
-    plant(
-        Altered(output=zero_elements_beyond, project=zero_elements_beyond),
-        "elements beyond 2^24 left out",
-        verdict="large calls",
-    ),
+    plant(Altered(output=zero_elements_beyond, project=zero_elements_beyond),
+        "elements beyond 2^24 left out", verdict="large calls"),
     plant(PlacesInFloat32(), "places in float32", verdict="large calls"),
-    plant(
-        Altered(output=partial(zero_elements_beyond, places=2 * PLACES)),
-        "elements of y beyond 2^25 left out",
-        verdict="large calls",
-    ),
-]
+    plant(Altered(output=partial(zero_elements_beyond, places=2 * PLACES)),
+        "elements of y beyond 2^25 left out", verdict="large calls"),
+]  # fmt: skip

@@ -55,9 +55,8 @@ WRONG = dict.fromkeys(("y", "dx", "dgamma"), "wrong")
 RMS_NORM = [
     plant(MeanSubtracted(), "layer norm handed in", **WRONG),
     plant(Altered(variance=forward.sample_variance), "squares divided by D-1", y="wrong"),
-    plant(
-        Altered(variance=divided_by_the_tile), "squares divided by the width of a tile", y="wrong"
-    ),
+    plant(Altered(variance=divided_by_the_tile), "squares divided by the width of a tile",
+        y="wrong"),
     plant(forward.EpsOutsideTheRoot(), "eps added outside the root", y="wrong"),
     plant(forward.OtherEps(lambda eps: float(np.float16(eps))), "eps cast to half"),
     plant(forward.OtherEps(lambda _: 1e-6), "a constant eps"),
@@ -66,31 +65,22 @@ RMS_NORM = [
     plant(Altered(variance=forward.squares_in_float32), "overflow of squares", y="unstable"),
     plant(forward.ClampedInput(9000), "x clamped to 9000", y="wrong"),
     plant(Altered(variance=forward.squares_in_half), "squares in float16", y="wrong"),
-    plant(
-        Altered(variance=forward.sum_of_squares_in_half),
-        "sum of squares in float16",
-        dtypes=["float16"],
-        y="wrong",
-    ),
+    plant(Altered(variance=forward.sum_of_squares_in_half), "sum of squares in float16",
+        dtypes=["float16"], y="wrong"),
     plant(Altered(variance=forward.saturated_squares), "squares saturated", y="wrong"),
     plant(SquaresAddedIn("float16"), "squares added in float16", dtypes=["float16"]),
     plant(SquaresAddedIn("bfloat16"), "squares added in bfloat16", dtypes=["bfloat16"]),
-    plant(
-        Altered(rstd=lambda rstd, *_: round_to(rstd, BFLOAT16)),
-        "inverse root in bfloat16",
-        **WRONG,
-    ),
+    plant(Altered(rstd=lambda rstd, *_: round_to(rstd, BFLOAT16)), "inverse root in bfloat16",
+        **WRONG),
     plant(forward.WrongDefaults(), "wrong without gamma", also=["no-gamma"], y="wrong"),
-    plant(
-        forward.OtherOutput(lambda y, _: 1.02 * y), "two percent too large", dtypes=["bfloat16"]
-    ),
+    plant(forward.OtherOutput(lambda y, _: 1.02 * y), "two percent too large",
+        dtypes=["bfloat16"]),
     plant(forward.OtherOutput(forward.beta_at_hidden_sizes), "zeros at multiples of 128"),
     plant(zeros_between(11, 13), "wrong at D = 12", y="wrong"),
     plant(zeros_between(8192), "wrong above 8192", y="wrong"),
     plant(forward.OtherOutput(over_the_next_row), "the next row overwritten", y="wrong"),
-    plant(
-        forward.ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"
-    ),
+    plant(forward.ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"],
+        y="wrong"),
     plant(Altered(to_save=backward.statistics_in_bfloat16), "rstd saved in bfloat16", dx="wrong"),
     plant(backward.XhatFromY(), "xhat recovered from y", dx="unstable", dgamma="unstable"),
     plant(backward.StaleForward(), "gradients of a stale forward pass", verdict="own state"),
@@ -101,38 +91,23 @@ RMS_NORM = [
     plant(backward.GammaToPowers(0), "gamma forgotten in dx", dx="wrong"),
     plant(backward.GammaToPowers(2), "gamma squared in dx", dx="wrong"),
     plant(backward.GammaToPowers(0, 1), "gamma applied after the projection", dx="wrong"),
-    plant(
-        Altered(dgamma=lambda _, dy, __, saved: (dy * saved.x).sum(axis=0)),
-        "dgamma from x instead of xhat",
-        dgamma="wrong",
-    ),
+    plant(Altered(dgamma=lambda _, dy, __, saved: (dy * saved.x).sum(axis=0)),
+        "dgamma from x instead of xhat", dgamma="wrong"),
     plant(backward.FirstOfOneAxis(), "dgamma of the first batch only", also=["ranks"]),
     plant(backward.PartialSumsInHalf(), "partial sums in float16", dgamma="wrong"),
-    plant(
-        backward.RowsDropped(lambda rows: rows - (6 <= rows < 264)),
-        "last of some rows dropped",
-        dgamma="wrong",
-    ),
+    plant(backward.RowsDropped(lambda rows: rows - (6 <= rows < 264)), "last of some rows dropped",
+        dgamma="wrong"),
     plant(backward.SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
-    plant(
-        Altered(backward=lambda results, *_: (results[0], None, None)), "no dgamma", verdict="runs"
-    ),
+    plant(Altered(backward=lambda results, *_: (results[0], None, None)), "no dgamma",
+        verdict="runs"),
     plant(behaviour.StrideIgnored(), "last-axis stride ignored", also=["strides"]),
-    plant(
-        Altered(**dict.fromkeys(("output", "project"), behaviour.zero_rows_beyond_65535)),
-        "rows beyond 65,535 skipped",
-        y="wrong",
-        dx="wrong",
-    ),
+    plant(Altered(**dict.fromkeys(("output", "project"), behaviour.zero_rows_beyond_65535)),
+        "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
     plant(behaviour.BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
-    plant(
-        Altered(rows_of=lambda rows, _: behaviour.flushed(rows)),
-        "subnormal inputs flushed",
-        verdict="subnormals kept",
-    ),
-    plant(
-        behaviour.other_results(behaviour.without_nan), "NaN swallowed", verdict="special values"
-    ),
+    plant(Altered(rows_of=lambda rows, _: behaviour.flushed(rows)), "subnormal inputs flushed",
+        verdict="subnormals kept"),
+    plant(behaviour.other_results(behaviour.without_nan), "NaN swallowed",
+        verdict="special values"),
     plant(behaviour.other_results(np.zeros_like), "zeros returned", **WRONG),
     plant(behaviour.DamagesX(), "in-place damage to x", verdict="inputs kept"),
-]
+]  # fmt: skip

@@ -129,15 +129,13 @@ RECIPE_BUGS = [
     by("gain-rounded", "late", ZERO_CENTRED),
     by("late", "gain-rounded", ZERO_CENTRED, y="faithful"),
     by("late", "none", RMS_NORM, y="faithful"),
-    claimed(
-        "late", OtherSum(), "of the unrounded sum", ADD_RMS_NORM, bits="late, of the unrounded sum"
-    ),
-    claimed(
-        "late", OtherSum(), "of the rounded sum", OF_THE_UNROUNDED, bits="late, of the rounded sum"
-    ),
+    claimed("late", OtherSum(), "of the unrounded sum", ADD_RMS_NORM,
+        bits="late, of the unrounded sum"),
+    claimed("late", OtherSum(), "of the rounded sum", OF_THE_UNROUNDED,
+        bits="late, of the rounded sum"),
     claimed("late", CutOff(sums=False), "y cut off", RMS_NORM, y="faithful"),
     claimed("late", CutOff(sums=True), "the sum cut off", ADD_RMS_NORM),
-]
+]  # fmt: skip
 
 OTHER_NORMS = [
     add_rms(OtherNorm(), "layer norm handed in", y="wrong"),
@@ -246,48 +244,28 @@ RESIDUAL_BUGS = [
     add_rms(Changed(dresidual=lambda at: at["dsum"]), "dresidual is dsum", dresidual="wrong"),
     add_rms(Changed(dresidual=lambda _: None), "no dresidual", verdict="runs"),
     add_rms(Changed(sum=lambda at: at["x"]), "x returned as the sum", sum="wrong"),
-    add_layer(
-        Changed(sum=lambda at: at["residual"]), "the residual returned as the sum", sum="wrong"
-    ),
+    add_layer(Changed(sum=lambda at: at["residual"]), "the residual returned as the sum",
+        sum="wrong"),
     add_rms(Changed(sum=lambda at: at["y"]), "y returned as the sum", sum="wrong"),
-    add_rms(
-        Changed(sum=lambda at: at["sum"].astype(np.float32)), "the sum in float32", verdict="runs"
-    ),
+    add_rms(Changed(sum=lambda at: at["sum"].astype(np.float32)), "the sum in float32",
+        verdict="runs"),
     add_rms(Adds(lambda x, _: x, returned=False), "the norm of x, beside the sum", y="wrong"),
-    add_layer(
-        Adds(lambda _, residual: residual, returned=False), "the norm of the residual", y="wrong"
-    ),
-    add_rms(
-        Adds(lambda x, residual: x + residual + residual),
-        "the residual added twice",
-        y="wrong",
-        sum="wrong",
-    ),
-    add_layer(
-        Adds(lambda x, residual: x - residual, normalized=False),
-        "a difference returned as the sum",
-        sum="wrong",
-    ),
-    plant(
-        Adds(lambda x, residual: x + residual.astype(np.float16).astype(x.dtype)),
-        "the residual through float16",
-        ADD_RMS_NORM,
-        "float32",
-        y="wrong",
-        sum="wrong",
-    ),
+    add_layer(Adds(lambda _, residual: residual, returned=False), "the norm of the residual",
+        y="wrong"),
+    add_rms(Adds(lambda x, residual: x + residual + residual), "the residual added twice",
+        y="wrong", sum="wrong"),
+    add_layer(Adds(lambda x, residual: x - residual, normalized=False),
+        "a difference returned as the sum", sum="wrong"),
+    plant(Adds(lambda x, residual: x + residual.astype(np.float16).astype(x.dtype)),
+        "the residual through float16", ADD_RMS_NORM, "float32", y="wrong", sum="wrong"),
     add_rms(KeepsX(), "gradients at x, not at the sum", dx="wrong", dgamma="wrong"),
     add_rms(SumInItsPlace("x"), "the sum over x", verdict="inputs kept"),
     add_rms(SumInItsPlace("residual"), "the sum over the residual", verdict="inputs kept"),
     add_rms(AlteredVariant(run_backward=dx_over_dsum), "dx over dsum", verdict="inputs kept"),
     plant(OneBuffer(), "sums in one buffer", OF_THE_UNROUNDED, verdict="results kept"),
-    plant(
-        as_variant(StaleForward),
-        "gradients at the latest sum",
-        OF_THE_UNROUNDED,
-        verdict="own state",
-    ),
-]
+    plant(as_variant(StaleForward), "gradients at the latest sum", OF_THE_UNROUNDED,
+        verdict="own state"),
+]  # fmt: skip
 
 
 class OtherOffset(Variant):
@@ -350,16 +328,11 @@ class HalfOfTheRows(Variant):
 PARAMETER_BUGS = [
     plant(OtherOffset(0), "gamma as it is", WIDE_ZERO_CENTRED, y="wrong"),
     plant(OtherOffset(1), "1 + gamma", RMS_NORM, y="wrong", dx="wrong"),
-    plant(
-        OtherOffset(0, forward=False), "the offset dropped in dx", WIDE_ZERO_CENTRED, dx="wrong"
-    ),
+    plant(OtherOffset(0, forward=False), "the offset dropped in dx", WIDE_ZERO_CENTRED,
+        dx="wrong"),
     plant(OtherOffset(2), "the offset added twice", WIDE_ZERO_CENTRED, y="wrong", dx="wrong"),
-    plant(
-        Changed(dgamma=lambda at: at["dgamma"] * (1 + at["gamma"])),
-        "dgamma times 1 + gamma",
-        WIDE_ZERO_CENTRED,
-        dgamma="wrong",
-    ),
+    plant(Changed(dgamma=lambda at: at["dgamma"] * (1 + at["gamma"])), "dgamma times 1 + gamma",
+        WIDE_ZERO_CENTRED, dgamma="wrong"),
     add_rms(Changed(dgamma=lambda at: 0 * at["gamma"]), "dgamma never written", dgamma="wrong"),
     add_rms(Changed(dgamma=lambda _: None), "no dgamma", verdict="runs"),
     add_rms(AddedUpIn16Bits(), "dgamma added up in bfloat16"),
@@ -367,9 +340,8 @@ PARAMETER_BUGS = [
     add_layer(OtherBeta(0), "beta forgotten", y="wrong"),
     add_layer(OtherBeta(2), "beta added twice", y="wrong"),
     plant(OtherBeta(1, multiplied=True), "gamma*(xhat + beta)", LAYER_NORM, y="wrong"),
-    add_layer(
-        Changed(dbeta=lambda at: at["dbeta"] * at["gamma"]), "dbeta times gamma", dbeta="wrong"
-    ),
+    add_layer(Changed(dbeta=lambda at: at["dbeta"] * at["gamma"]), "dbeta times gamma",
+        dbeta="wrong"),
     add_layer(DgammaOfBoth(), "dgamma and dbeta of dy + dsum", dgamma="wrong", dbeta="wrong"),
     plant(
         # dbeta is not computed either.
@@ -383,7 +355,7 @@ PARAMETER_BUGS = [
         also=["no-gamma"],
         verdict="runs",
     ),
-]
+]  # fmt: skip
 
 
 class WeightsReadAsBfloat16(Variant):
@@ -432,51 +404,27 @@ OTHER_EPS, OUTSIDE = forward.OtherEps, forward.EpsOutsideTheRoot
 
 TYPE_BUGS = [
     plant(WeightsReadAsBfloat16(), "weights read as bfloat16", WIDE_ZERO_CENTRED, y="wrong"),
-    plant(
-        WeightsCastFirst("late"), "weights cast to bfloat16 first", WIDE_ZERO_CENTRED, y="wrong"
-    ),
-    plant(
-        WeightsCastFirst("early"),
-        "weights cast to bfloat16 first",
-        LLAMA,
-        recipe="early",
-        symptom="y is not rounded as early requires",
-        y="stable",
-    ),
+    plant(WeightsCastFirst("late"), "weights cast to bfloat16 first", WIDE_ZERO_CENTRED,
+        y="wrong"),
+    plant(WeightsCastFirst("early"), "weights cast to bfloat16 first", LLAMA, recipe="early",
+        symptom="y is not rounded as early requires", y="stable"),
     plant(narrow("y"), "y in bfloat16", LLAMA, verdict="runs"),
     plant(narrow("dgamma"), "dgamma in bfloat16", LLAMA, verdict="runs"),
     add_layer(AlteredVariant(to_save=root_in_bfloat16), "rstd saved in bfloat16"),
-    plant(
-        AlteredVariant(to_save=root_in_bfloat16),
-        "rstd saved in bfloat16",
-        ADD_RMS_NORM,
-        "float32",
-        dx="wrong",
-        dgamma="wrong",
-    ),
-    add_layer(
-        AlteredVariant(variance=lambda right, *_: rounded(right, np.float16)),
-        "mean squares in float16",
-        y="wrong",
-    ),
-    plant(
-        InverseRootInBfloat16(),
-        "inverse root in bfloat16",
-        RMS_NORM,
-        recipe="late",
-        symptom="y is not rounded as late requires",
-    ),
+    plant(AlteredVariant(to_save=root_in_bfloat16), "rstd saved in bfloat16", ADD_RMS_NORM,
+        "float32", dx="wrong", dgamma="wrong"),
+    add_layer(AlteredVariant(variance=lambda right, *_: rounded(right, np.float16)),
+        "mean squares in float16", y="wrong"),
+    plant(InverseRootInBfloat16(), "inverse root in bfloat16", RMS_NORM, recipe="late",
+        symptom="y is not rounded as late requires"),
     plant(InverseRootInBfloat16(), "bfloat16 root of float16", RMS_NORM, "float16", y="wrong"),
-    add_rms(
-        AlteredVariant(variance=lambda right, *_: 4 * right),
-        "mean squares of shards added up",
-        y="wrong",
-    ),
+    add_rms(AlteredVariant(variance=lambda right, *_: 4 * right),
+        "mean squares of shards added up", y="wrong"),
     add_rms(as_variant(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", y="wrong"),
     plant(as_variant(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"),
     add_layer(as_variant(OUTSIDE), "eps outside the root", y="wrong"),
     add_rms(EpsDividedToo(), "eps divided by D", y="wrong"),
-]
+]  # fmt: skip
 
 
 class PaddingIgnored(Variant):
@@ -536,30 +484,14 @@ class NotInitialized(Variant):
 
 LAYOUT_BUGS = [
     add_rms(PaddingIgnored(), "rows of x without their gaps", also=["padded-rows"], y="wrong"),
-    add_rms(
-        GradientsWithoutGaps(dsum_only=True),
-        "rows of dsum without their gaps",
-        also=["padded-rows"],
-        dx="wrong",
-        dresidual="wrong",
-    ),
-    plant(
-        GradientsWithoutGaps(dsum_only=False),
-        "strided gradients read as contiguous",
-        RMS_NORM,
-        also=["strides"],
-        dx="wrong",
-        dgamma="wrong",
-    ),
+    add_rms(GradientsWithoutGaps(dsum_only=True), "rows of dsum without their gaps",
+        also=["padded-rows"], dx="wrong", dresidual="wrong"),
+    plant(GradientsWithoutGaps(dsum_only=False), "strided gradients read as contiguous", RMS_NORM,
+        also=["strides"], dx="wrong", dgamma="wrong"),
     add_layer(as_variant(StrideIgnored), "last-axis stride ignored", also=["strides"], dx="wrong"),
     add_rms(AlteredVariant(output=over_the_next_row), "the start of rows of odd width", y="wrong"),
-    plant(
-        as_variant(BlockByBatch),
-        "blocks that switch at 256 rows",
-        ADD_RMS_NORM,
-        "float32",
-        verdict="batch-invariant",
-    ),
+    plant(as_variant(BlockByBatch), "blocks that switch at 256 rows", ADD_RMS_NORM, "float32",
+        verdict="batch-invariant"),
     plant(LanesByBatch(), "lanes that switch at 256 rows", RMS_NORM, verdict="batch-invariant"),
     add_layer(LanesByBatch(), "lanes that switch at 256 rows", verdict="batch-invariant"),
     add_rms(NotInitialized(), "garbage of each run", y="wrong", verdict="repeatable"),
@@ -570,7 +502,7 @@ LAYOUT_BUGS = [
         ADD_RMS_NORM,
         dgamma="unstable",
     ),
-]
+]  # fmt: skip
 
 
 def two_least_scales(amax: Array) -> Array:

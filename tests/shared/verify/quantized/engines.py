@@ -49,56 +49,24 @@ CLAMP = {"convert": nan_clamped}
 VLLM = {**CLAMP, "amax": without_nan}
 LEAST = 1 / (448 * 512)
 ENGINES = {
-    "vLLM rms_norm_static_fp8_quant": Engine(
-        "rms_norm,quant=e4m3fn,nan=clamp",
-        "late/T",
-        "reciprocal",
-        "",
-        {**CLAMP, "way": "reciprocal"},
-    ),
-    "vLLM fused_add_rms_norm_static_fp8_quant": Engine(
-        "add_rms_norm,quant=e4m3fn,nan=clamp",
-        "late/T",
-        "reciprocal",
-        "",
-        {**CLAMP, "way": "reciprocal"},
-    ),
+    "vLLM rms_norm_static_fp8_quant": Engine("rms_norm,quant=e4m3fn,nan=clamp", "late/T",
+        "reciprocal", "", {**CLAMP, "way": "reciprocal"}),
+    "vLLM fused_add_rms_norm_static_fp8_quant": Engine("add_rms_norm,quant=e4m3fn,nan=clamp",
+        "late/T", "reciprocal", "", {**CLAMP, "way": "reciprocal"}),
     "vLLM rms_norm_dynamic_per_token_quant, fp8": Engine(
-        "add_rms_norm,sum=unrounded,quant=e4m3fn,scale=per-token,nan=clamp",
-        "early/T",
-        "divide",
-        "1/(qmax*512)",
-        {**VLLM, "scale": floored(448, LEAST)},
-    ),
+        "add_rms_norm,sum=unrounded,quant=e4m3fn,scale=per-token,nan=clamp", "early/T", "divide",
+        "1/(qmax*512)", {**VLLM, "scale": floored(448, LEAST)}),
     "vLLM rms_norm_dynamic_per_token_quant, int8": Engine(
-        "rms_norm,quant=int8,scale=per-token,nan=clamp",
-        "early/T",
-        "reciprocal",
-        "float32 eps",
-        {**VLLM, "way": "reciprocal", "scale": floored(127, 2.0**-23)},
-    ),
-    "vLLM rms_norm_per_block_quant": Engine(
-        "rms_norm,quant=e4m3fn,scale=per-128,nan=clamp",
-        "early/T",
-        "",
-        "1/(qmax*512)",
-        {**VLLM, "scale": floored(448, LEAST)},
-    ),
-    "FlashInfer rmsnorm_quant, e4m3": Engine(
-        "rms_norm,quant=e4m3fn,nan=clamp",
-        "late/direct",
-        steps={**CLAMP, "way": "reciprocal"},
-    ),
-    "FlashInfer rmsnorm_quant, e5m2": Engine(
-        "rms_norm,quant=e5m2,nan=clamp",
-        "late/direct",
-        steps={**CLAMP, "way": "reciprocal"},
-    ),
-    "FlashInfer, the cast of layernorm_quant before #4167": Engine(
-        "rms_norm,quant=e4m3fn",
-        "late/T, scaled too",
-        steps={"way": "reciprocal", "convert": rounded_after_scaling},
-    ),
+        "rms_norm,quant=int8,scale=per-token,nan=clamp", "early/T", "reciprocal", "float32 eps",
+        {**VLLM, "way": "reciprocal", "scale": floored(127, 2.0**-23)}),
+    "vLLM rms_norm_per_block_quant": Engine("rms_norm,quant=e4m3fn,scale=per-128,nan=clamp",
+        "early/T", "", "1/(qmax*512)", {**VLLM, "scale": floored(448, LEAST)}),
+    "FlashInfer rmsnorm_quant, e4m3": Engine("rms_norm,quant=e4m3fn,nan=clamp", "late/direct",
+        steps={**CLAMP, "way": "reciprocal"}),
+    "FlashInfer rmsnorm_quant, e5m2": Engine("rms_norm,quant=e5m2,nan=clamp", "late/direct",
+        steps={**CLAMP, "way": "reciprocal"}),
+    "FlashInfer, the cast of layernorm_quant before #4167": Engine("rms_norm,quant=e4m3fn",
+        "late/T, scaled too", steps={"way": "reciprocal", "convert": rounded_after_scaling}),
     "FlashInfer rmsnorm_fp4quant": Engine("rms_norm,quant=nvfp4", "product/direct"),
     "TensorRT-LLM generalRmsNorm": Engine(
         "rms_norm,quant=e4m3fn,scale=per-token",
@@ -112,23 +80,14 @@ ENGINES = {
         },
     ),
     "Transformer Engine, fp8 and amax": Engine(
-        "rms_norm,quant=e4m3fn,direction=multiply,amax=true", "late/direct"
-    ),
-    "aiter add_rmsnorm_quant": Engine(
-        "add_rms_norm,sum=unrounded,quant=e4m3fnuz,scale=per-token",
-        "late/direct",
-        "",
-        "amax >= 1e-10",
-        {
-            "way": "reciprocal",
-            "amax": at_least(1e-10),
-            "scale": lambda amax: amax * F(1 / 240),
-        },
-    ),
+        "rms_norm,quant=e4m3fn,direction=multiply,amax=true", "late/direct"),
+    "aiter add_rmsnorm_quant": Engine("add_rms_norm,sum=unrounded,quant=e4m3fnuz,scale=per-token",
+        "late/direct", "", "amax >= 1e-10",
+        {"way": "reciprocal", "amax": at_least(1e-10), "scale": lambda amax: amax * F(1 / 240)}),
     "aiter add_rmsnorm_quant, MXFP8": Engine("rms_norm,quant=mxfp8", "late/direct"),
     "Transformer Engine, norm and then MXFP8": Engine("rms_norm,quant=mxfp8", "late/T"),
     "MXFP4, rounded up": Engine("rms_norm,quant=mxfp4", "late/T"),
-}
+}  # fmt: skip
 """Kernels without a finding."""
 AITER_TRITON = Engine(
     "rms_norm,quant=int8,scale=per-token", "late/direct", "", "none", {"way": "reciprocal"}

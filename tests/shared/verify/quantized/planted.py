@@ -1,8 +1,10 @@
 """Wrong quantized norms: each is one step away from a right kernel, and has one fault.
 
-`cause` is what the report must name, or empty where the results do not determine it.
+`causes.toml` has what the report must name.
 """
 
+import tomllib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -14,16 +16,16 @@ from shared.verify.quantized.kernels import Array, F, Kernel, encode, nan_clampe
 STATIC = "rms_norm,quant=e4m3fn"
 TOKEN = "rms_norm,quant=e4m3fn,scale=per-token"
 GROUPS = "rms_norm,quant=e4m3fn,scale=per-128"
+INT8 = "rms_norm,quant=int8,scale=per-token"
 MXFP8, MXFP4, NVFP4 = (f"rms_norm,quant={name}" for name in ("mxfp8", "mxfp4", "nvfp4"))
 
 
 class Planted(NamedTuple):
-    """A wrong kernel, the check that finds it, and its cause."""
+    """A wrong kernel, and the check that finds it."""
 
     operation: str
     steps: dict[str, Any]
     found_by: str
-    cause: str
     recipe: str = ""
     kind: type[Kernel] = Kernel
     dtype: str = "bfloat16"
@@ -128,23 +130,20 @@ def over_240(amax: Array) -> Array:
     return np.where(amax == 0, F(1), amax / F(240)).astype(F)
 
 
-def qmax_over_amax(y: Array, scale: Array, amax: Array) -> Array:
+def qmax_over_amax(y: Array, _: Array, amax: Array) -> Array:
     """Multiply by 448/amax, which overflows for a tiny amax."""
-    del scale
     return y * (F(448) / np.where(amax == 0, F(1), amax))
 
 
-def by_the_scale_before(y: Array, scale: Array, amax: Array) -> Array:
+def by_the_scale_before(y: Array, scale: Array, _: Array) -> Array:
     """Scale the first element of a group by the scale of the group before."""
-    del amax
     values = y / scale
     values[:, 1:, 0] = y[:, 1:, 0] / scale[:, :-1, 0]
     return values
 
 
-def in_groups_of_64(y: Array, scale: Array, amax: Array) -> Array:
+def in_groups_of_64(y: Array, _: Array, __: Array) -> Array:
     """Scale by the largest |y| of half a group."""
-    del scale, amax
     halves = y.reshape(*y.shape[:2], 2, 64)
     top = np.abs(halves).max(-1, keepdims=True)
     return (halves / np.where(top == 0, F(1), top / F(448))).reshape(y.shape)
@@ -214,21 +213,18 @@ def by_transposed_powers(groups: Array, powers: Array) -> Array:
     return np.asarray(groups / np.ldexp(F(1), powers[..., 0].T.reshape(powers.shape)))
 
 
-def by_scales_of_group_before(y: Array, scale: Array, amax: Array) -> Array:
+def by_scales_of_group_before(y: Array, scale: Array, _: Array) -> Array:
     """Scale a whole group by the scale of the group before."""
-    del amax
     return np.asarray(y / np.roll(scale, 1, axis=1))
 
 
-def by_scales_of_row_before(y: Array, scale: Array, amax: Array) -> Array:
+def by_scales_of_row_before(y: Array, scale: Array, _: Array) -> Array:
     """Scale a row by the scale of the row before."""
-    del amax
     return np.asarray(y / np.roll(scale, 1, axis=0))
 
 
-def over_128(y: Array, scale: Array, amax: Array) -> Array:
+def over_128(y: Array, _: Array, amax: Array) -> Array:
     """Take 128 for the largest code of int8, in the codes alone."""
-    del scale
     return np.asarray(y / np.where(amax == 0, F(1), amax / F(128)))
 
 
@@ -294,327 +290,89 @@ def cut(x: Array, residual: Array) -> Array:
 
 PRODUCT = {"norm": "product", "via": "direct"}
 PLANTED = {
-    "bfloat16 skipped before the cast": Planted(
-        STATIC, {"via": "direct"}, "recipe", "late/direct", "late/T"
-    ),
-    "rounded to bfloat16 after scaling": Planted(
-        STATIC, {"convert": rounded_after_scaling}, "recipe", "late/T, scaled too", "late/T"
-    ),
-    "no clamp": Planted(
-        STATIC,
-        {"convert": not_saturated},
-        "codes",
-        "codes beyond the largest are not saturated: they are NaN",
-    ),
-    "e5m2 clamped at 448": Planted(
-        "rms_norm,quant=e5m2", {"convert": clamped_at_448}, "codes", "codes are clamped at 448"
-    ),
-    "256 to 448 written as 448": Planted(
-        STATIC, {"convert": top_binade_is_448}, "codes", "codes from 256 on are written as 448"
-    ),
-    "fp8 truncated": Planted(
-        STATIC, {"convert": truncated}, "codes", "codes are rounded towards zero"
-    ),
-    "int8 truncated": Planted(
-        "rms_norm,quant=int8,scale=per-token",
-        {"convert": truncated},
-        "codes",
-        "codes are rounded towards zero",
-    ),
-    "int8 wraps": Planted(
-        "rms_norm,quant=int8,nan=clamp",
-        {"convert": wrapped},
-        "codes",
-        "codes beyond the largest wrap around",
-    ),
-    "subnormal codes flushed": Planted(
-        STATIC, {"convert": flushed}, "codes", "subnormal codes are flushed to zero"
-    ),
-    "bits of e4m3fn for e4m3fnuz": Planted(
-        "rms_norm,quant=e4m3fnuz,scale=per-token",
-        {"convert": bits_of_e4m3fn},
-        "codes",
-        "codes have the bits of e4m3fn, not of e4m3fnuz",
-    ),
-    "-0 written as 0x80": Planted(
-        "rms_norm,quant=e4m3fnuz",
-        {"convert": negative_zero},
-        "codes",
-        "-0 is written as 0x80, which is NaN in e4m3fnuz",
-    ),
-    "multiplied by the static scale": Planted(
-        STATIC,
-        {"scaled": lambda y, scale, _: y * scale},
-        "codes",
-        "y is multiplied by the scale, not divided by it",
-    ),
-    "static scale left out": Planted(
-        STATIC, {"scaled": lambda y, *_: y}, "codes", "the scale is left out"
-    ),
-    "inverse of the scale returned": Planted(
-        TOKEN,
-        {"scales_out": lambda scale: F(1) / scale},
-        "scale",
-        "the inverse of the scale is returned",
-    ),
-    "0/0 in a row of zeros": Planted(
-        TOKEN,
-        {"scale": lambda amax: amax / F(448)},
-        "zeros",
-        "zeros are divided by a scale of zero",
-    ),
-    "amax of x": Planted(
-        TOKEN, {}, "scale", "the scale is of the largest |x|, not of the largest |y|", kind=AmaxOfX
-    ),
-    "amax before gamma": Planted(
-        TOKEN,
-        {},
-        "scale",
-        "the scale is of the largest |y| before gamma",
-        kind=AmaxBeforeGamma,
-    ),
-    "max without abs": Planted(
-        TOKEN,
-        {"amax": lambda groups: groups.max(-1)},
-        "scale",
-        "the scale is of the largest y, not of the largest |y|",
-    ),
-    "amax without the last partial block": Planted(
-        TOKEN,
-        {"amax": of_whole_blocks},
-        "scale",
-        "the largest |y| is found without the last partial block of 1024 elements",
-    ),
-    "one scale for the tensor": Planted(
-        TOKEN,
-        {"amax": of_the_tensor},
-        "scale",
-        "the scale is of the largest |y| of all rows",
-    ),
-    "240 for 448": Planted(
-        TOKEN, {"scale": over_240}, "scale", "the scale is amax/240, not amax/448"
-    ),
-    "divided by scale + 1e-5": Planted(
-        TOKEN,
-        {"scaled": lambda y, scale, _: y / (scale + F(1e-5))},
-        "codes",
-        "y is divided by scale + 1e-05",
-    ),
-    "448/amax overflows": Planted(
-        TOKEN,
-        {"scaled": qmax_over_amax},
-        "codes",
-        "1/scale, or qmax/amax, overflows where the largest |y| is tiny",
-    ),
-    "floor of 1e-2": Planted(
-        TOKEN,
-        {"scale": lambda amax: np.maximum(amax / F(448), F(1e-2))},
-        "scale",
-        "no scale is below 0.01",
-    ),
-    "NaN clamped": Planted(
-        TOKEN,
-        {"convert": nan_clamped, "amax": without_nan},
-        "special",
-        "NaN is clamped to the largest code",
-    ),
-    "first element by the scale before": Planted(
-        GROUPS,
-        {"scaled": by_the_scale_before},
-        "codes",
-        "the first element of a group is scaled by the scale of the group before",
-    ),
-    "scales stored by columns": Planted(
-        GROUPS, {"scales_out": by_columns}, "scale", "scale is transposed"
-    ),
-    "scales of shape (groups, rows)": Planted(
-        GROUPS, {"scales_out": lambda scale: scale.T.copy()}, "scale", "scale is transposed"
-    ),
-    "groups of 64": Planted(
-        GROUPS,
-        {"scaled": in_groups_of_64},
-        "codes",
-        "codes are scaled in groups of 64, not of 128",
-    ),
-    "last group unwritten at 1152": Planted(
-        GROUPS,
-        {"scales_out": last_is_unwritten},
-        "scale",
-        "the scale of the last group is 0 where D is 1152",
-    ),
-    "returned scales twice as large": Planted(
-        "rms_norm,quant=int8,scale=per-token",
-        {"scales_out": lambda scale: scale * F(2)},
-        "scale",
-        "the scale is amax/63.5, not amax/127",
-    ),
-    "returned scales in bfloat16": Planted(
-        TOKEN,
-        {"scales_out": lambda scale: scale.astype(ml_dtypes.bfloat16).astype(F)},
-        "scale",
-        "codes are those of the right scales, not of the returned ones",
-    ),
-    "returned powers one too large in odd groups": Planted(
-        MXFP8,
-        {"scales_out": one_power_more_in_odd_groups},
-        "scale",
-        "codes are those of the right scales, not of the returned ones",
-    ),
-    "codes by half of the scale": Planted(
-        MXFP8,
-        {"by_power": lambda groups, powers: groups / np.ldexp(F(1), powers - 1)},
-        "codes",
-        "y is multiplied by 2",
-    ),
-    "power without 448": Planted(
-        MXFP8,
-        {"power": power_without_qmax},
-        "scale",
-        "the power of two is floor(log2(amax)), not by the rule ceil",
-    ),
-    "power to nearest": Planted(
-        MXFP8, {"power": power_to_nearest}, "scale", "powers are rounded by the rule nearest"
-    ),
-    "power by 1.75 for e2m1": Planted(
-        MXFP4, {"power": power_by_1_75}, "scale", "powers are rounded by the rule even"
-    ),
-    "floor of log2(amax/448)": Planted(
-        MXFP8,
-        {"power": floor_of_log2(448)},
-        "scale",
-        "the power of two is floor(log2(amax/448)), not by the rule ceil",
-    ),
-    "floor of log2(amax/448), direct": Planted(
-        MXFP8,
-        {"power": floor_of_log2(448), "via": "direct"},
-        "scale",
-        "the power of two is floor(log2(amax/448)), not by the rule ceil",
-    ),
-    "floor, an option of its own": Planted(
-        MXFP8,
-        {"power": floor_of_log2(256)},
-        "scale",
-        "powers are rounded by the rule floor, not ceil",
-    ),
-    "exponent of e4m3fn for e2m1": Planted(
-        MXFP4,
-        {"power": floor_of_log2(256)},
-        "scale",
-        "the power of two is floor(log2(amax/256)), not by the rule ceil",
-    ),
-    "one power too large": Planted(
-        MXFP8,
-        {"power": one_power_more},
-        "scale",
-        "the power of two is ceil(log2(amax/224)), not by the rule ceil",
-    ),
-    "codes by transposed scales": Planted(
-        MXFP8,
-        {"by_power": by_transposed_powers},
-        "codes",
-        "codes are computed with other scales than returned: scale is transposed",
-    ),
-    "codes by the scales of the group before": Planted(
-        GROUPS,
-        {"scaled": by_scales_of_group_before},
-        "codes",
-        "codes are computed with other scales than returned: scales are those of the group before",
-    ),
-    "codes by the scales of the row before": Planted(
-        TOKEN,
-        {"scaled": by_scales_of_row_before},
-        "codes",
-        "codes are computed with other scales than returned: scales are those of the row before",
-        dtype="float32",
-    ),
-    "128 for 127": Planted(
-        "rms_norm,quant=int8,scale=per-token",
-        {"scale": lambda amax: np.where(amax == 0, F(1), amax / F(128)).astype(F)},
-        "scale",
-        "the scale is amax/128, not amax/127",
-        dtype="float32",
-    ),
-    "128 for 127 in codes": Planted(
-        "rms_norm,quant=int8,scale=per-token",
-        {"scaled": over_128, "convert": clamped_at_minus_128},
-        "codes",
-        "codes are computed with other scales than returned: the scale is amax/128, not amax/127",
-        dtype="float32",
-    ),
-    "block scale without 6": Planted(
-        NVFP4,
-        {**PRODUCT, "block_scale": lambda amax, scale: encode(amax * scale, "e4m3fn")},
-        "scale",
-        "the scale is amax, not amax/6",
-    ),
-    "block scales transposed": Planted(
-        NVFP4,
-        {**PRODUCT, "scales_out": by_columns},
-        "scale",
-        "scale is transposed",
-    ),
-    "E8M0 underflow": Planted(
-        MXFP8,
-        {"by_power": reciprocal_of_power},
-        "codes",
-        "the least scale, 2^-127, is flushed to zero: y is multiplied by infinity",
-    ),
-    "nibbles exchanged": Planted(
-        NVFP4,
-        {**PRODUCT, "pack": high_first},
-        "codes",
-        "the two codes of a byte are exchanged",
-    ),
-    "global scale inverted": Planted(
-        NVFP4,
-        {"block_scale": global_scale_inverted},
-        "scale",
-        "amax is divided by the global scale, not multiplied by it",
-    ),
-    "block scale not clamped": Planted(
-        NVFP4,
-        {"block_scale": block_scale_unclamped},
-        "scale",
-        "scales beyond the largest are not saturated: they are NaN",
-    ),
-    "subnormal block scales decoded as normal": Planted(
-        NVFP4,
-        {**PRODUCT, "block_factor": subnormal_as_normal},
-        "codes",
-        "subnormal block scales are decoded as though they were normal",
-    ),
-    "scales all zero for 384 rows": Planted(
-        NVFP4,
-        {**PRODUCT, "scales_out": zero_for_384_rows},
-        "scale",
-        "all scales are 0 where the number of rows is 384",
-    ),
-    "float32 weights read as bfloat16": Planted(
-        "rms_norm,parameters=float32,quant=e4m3fn",
-        {},
-        "codes",
-        "gamma is read as bfloat16",
-        kind=ReadsBfloat16,
-    ),
-    "amax after scaling": Planted(
-        "rms_norm,quant=e4m3fn,direction=multiply,amax=true",
+    "bfloat16 skipped before the cast": Planted(STATIC, {"via": "direct"}, "recipe", "late/T"),
+    "rounded to bfloat16 after scaling": Planted(STATIC, {"convert": rounded_after_scaling},
+        "recipe", "late/T"),
+    "no clamp": Planted(STATIC, {"convert": not_saturated}, "codes"),
+    "e5m2 clamped at 448": Planted("rms_norm,quant=e5m2", {"convert": clamped_at_448}, "codes"),
+    "256 to 448 written as 448": Planted(STATIC, {"convert": top_binade_is_448}, "codes"),
+    "fp8 truncated": Planted(STATIC, {"convert": truncated}, "codes"),
+    "int8 truncated": Planted(INT8, {"convert": truncated}, "codes"),
+    "int8 wraps": Planted("rms_norm,quant=int8,nan=clamp", {"convert": wrapped}, "codes"),
+    "subnormal codes flushed": Planted(STATIC, {"convert": flushed}, "codes"),
+    "bits of e4m3fn for e4m3fnuz": Planted("rms_norm,quant=e4m3fnuz,scale=per-token",
+        {"convert": bits_of_e4m3fn}, "codes"),
+    "-0 written as 0x80": Planted("rms_norm,quant=e4m3fnuz", {"convert": negative_zero}, "codes"),
+    "multiplied by the static scale": Planted(STATIC, {"scaled": lambda y, scale, _: y * scale},
+        "codes"),
+    "static scale left out": Planted(STATIC, {"scaled": lambda y, *_: y}, "codes"),
+    "inverse of the scale returned": Planted(TOKEN, {"scales_out": lambda scale: F(1) / scale},
+        "scale"),
+    "0/0 in a row of zeros": Planted(TOKEN, {"scale": lambda amax: amax / F(448)}, "zeros"),
+    "amax of x": Planted(TOKEN, {}, "scale", kind=AmaxOfX),
+    "amax before gamma": Planted(TOKEN, {}, "scale", kind=AmaxBeforeGamma),
+    "max without abs": Planted(TOKEN, {"amax": lambda groups: groups.max(-1)}, "scale"),
+    "amax without the last partial block": Planted(TOKEN, {"amax": of_whole_blocks}, "scale"),
+    "one scale for the tensor": Planted(TOKEN, {"amax": of_the_tensor}, "scale"),
+    "240 for 448": Planted(TOKEN, {"scale": over_240}, "scale"),
+    "divided by scale + 1e-5": Planted(TOKEN,
+        {"scaled": lambda y, scale, _: y / (scale + F(1e-5))}, "codes"),
+    "448/amax overflows": Planted(TOKEN, {"scaled": qmax_over_amax}, "codes"),
+    "floor of 1e-2": Planted(TOKEN, {"scale": lambda amax: np.maximum(amax / F(448), F(1e-2))},
+        "scale"),
+    "NaN clamped": Planted(TOKEN, {"convert": nan_clamped, "amax": without_nan}, "special"),
+    "first element by the scale before": Planted(GROUPS, {"scaled": by_the_scale_before}, "codes"),
+    "scales stored by columns": Planted(GROUPS, {"scales_out": by_columns}, "scale"),
+    "scales of shape (groups, rows)": Planted(GROUPS, {"scales_out": lambda scale: scale.T.copy()},
+        "scale"),
+    "groups of 64": Planted(GROUPS, {"scaled": in_groups_of_64}, "codes"),
+    "last group unwritten at 1152": Planted(GROUPS, {"scales_out": last_is_unwritten}, "scale"),
+    "returned scales twice as large": Planted(INT8, {"scales_out": lambda s: s * F(2)}, "scale"),
+    "returned scales in bfloat16": Planted(TOKEN,
+        {"scales_out": lambda scale: scale.astype(ml_dtypes.bfloat16).astype(F)}, "scale"),
+    "returned powers one too large in odd groups": Planted(MXFP8,
+        {"scales_out": one_power_more_in_odd_groups}, "scale"),
+    "codes by half of the scale": Planted(MXFP8,
+        {"by_power": lambda groups, powers: groups / np.ldexp(F(1), powers - 1)}, "codes"),
+    "power without 448": Planted(MXFP8, {"power": power_without_qmax}, "scale"),
+    "power to nearest": Planted(MXFP8, {"power": power_to_nearest}, "scale"),
+    "power by 1.75 for e2m1": Planted(MXFP4, {"power": power_by_1_75}, "scale"),
+    "floor of log2(amax/448)": Planted(MXFP8, {"power": floor_of_log2(448)}, "scale"),
+    "floor of log2(amax/448), direct": Planted(MXFP8,
+        {"power": floor_of_log2(448), "via": "direct"}, "scale"),
+    "floor, an option of its own": Planted(MXFP8, {"power": floor_of_log2(256)}, "scale"),
+    "exponent of e4m3fn for e2m1": Planted(MXFP4, {"power": floor_of_log2(256)}, "scale"),
+    "one power too large": Planted(MXFP8, {"power": one_power_more}, "scale"),
+    "codes by transposed scales": Planted(MXFP8, {"by_power": by_transposed_powers}, "codes"),
+    "codes by the scales of the group before": Planted(GROUPS,
+        {"scaled": by_scales_of_group_before}, "codes"),
+    "codes by the scales of the row before": Planted(TOKEN, {"scaled": by_scales_of_row_before},
+        "codes", dtype="float32"),
+    "128 for 127": Planted(INT8,
+        {"scale": lambda amax: np.where(amax == 0, F(1), amax / F(128)).astype(F)}, "scale",
+        dtype="float32"),
+    "128 for 127 in codes": Planted(INT8, {"scaled": over_128, "convert": clamped_at_minus_128},
+        "codes", dtype="float32"),
+    "block scale without 6": Planted(NVFP4,
+        {**PRODUCT, "block_scale": lambda amax, scale: encode(amax * scale, "e4m3fn")}, "scale"),
+    "block scales transposed": Planted(NVFP4, {**PRODUCT, "scales_out": by_columns}, "scale"),
+    "E8M0 underflow": Planted(MXFP8, {"by_power": reciprocal_of_power}, "codes"),
+    "nibbles exchanged": Planted(NVFP4, {**PRODUCT, "pack": high_first}, "codes"),
+    "global scale inverted": Planted(NVFP4, {"block_scale": global_scale_inverted}, "scale"),
+    "block scale not clamped": Planted(NVFP4, {"block_scale": block_scale_unclamped}, "scale"),
+    "subnormal block scales decoded as normal": Planted(NVFP4,
+        {**PRODUCT, "block_factor": subnormal_as_normal}, "codes"),
+    "scales all zero for 384 rows": Planted(NVFP4, {**PRODUCT, "scales_out": zero_for_384_rows},
+        "scale"),
+    "float32 weights read as bfloat16": Planted("rms_norm,parameters=float32,quant=e4m3fn", {},
+        "codes", kind=ReadsBfloat16),
+    "amax after scaling": Planted("rms_norm,quant=e4m3fn,direction=multiply,amax=true",
         {"via": "direct", "amax_out": lambda y, scale: np.abs(y * scale).max().reshape(1)},
-        "amax",
-        "amax is that of y after scaling",
-    ),
-    "residual not updated": Planted(
-        "add_rms_norm,quant=e4m3fn",
-        {"added": lambda _, residual: residual},
-        "sum",
-        "sum is the residual: x is not added",
-    ),
-    "residual truncated": Planted(
-        "add_rms_norm,quant=e4m3fn",
-        {"added": cut},
-        "sum",
-        "sum is truncated, not rounded to nearest",
-    ),
-    "eps is constant": Planted(
-        TOKEN, {}, "codes", "eps is 1e-05, whatever is given", kind=ConstantEps
-    ),
-}
+        "amax"),
+    "residual not updated": Planted("add_rms_norm,quant=e4m3fn",
+        {"added": lambda _, residual: residual}, "sum"),
+    "residual truncated": Planted("add_rms_norm,quant=e4m3fn", {"added": cut}, "sum"),
+    "eps is constant": Planted(TOKEN, {}, "codes", kind=ConstantEps),
+}  # fmt: skip
+CAUSES: dict[str, str] = tomllib.loads(Path(__file__).with_name("causes.toml").read_text("utf-8"))
+"""By bug: words of each cause that the report names."""
