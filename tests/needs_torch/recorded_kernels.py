@@ -1,6 +1,5 @@
 """Kernels that recordings are run with: they need PyTorch alone."""
 
-# ruff: noqa: ARG001
 import os
 import signal
 import time
@@ -9,7 +8,6 @@ from typing import Any
 import torch  # type: ignore[import-not-found]
 
 Tensor = Any
-memory: dict[Any, Tensor] = {}
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -33,33 +31,12 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Ten
     return rms_norm(total, weight, eps), total
 
 
-def add_layer_norm(
-    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float
-) -> Tensor:
-    total = x + residual
-    return layer_norm(total, weight, bias, eps), total
-
-
-def one_pass(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    mean = x.mean(-1, keepdim=True)
-    variance = x.square().mean(-1, keepdim=True) - mean.square()
-    return (x - mean) * (variance + eps).rsqrt() * weight + bias
-
-
-def without_eps(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return x * x.square().mean(-1, keepdim=True).rsqrt() * weight
-
-
 def rms_norm_out(out: Tensor, x: Tensor, weight: Tensor, eps: float) -> None:
     out.copy_(rms_norm(x, weight, eps))
 
 
 def unwritten_column_out(out: Tensor, x: Tensor, weight: Tensor, eps: float) -> None:
     out[..., :-1] = rms_norm(x, weight, eps)[..., :-1]
-
-
-def rms_norm_inplace(x: Tensor, weight: Tensor, eps: float) -> None:
-    x.copy_(rms_norm(x, weight, eps))
 
 
 def add_rms_norm_inplace(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> None:
@@ -81,27 +58,10 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
 LayerNorm = torch.nn.LayerNorm
 
 
-def damages_x(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    y = rms_norm(x.detach(), weight.detach(), eps)
-    x.detach().copy_(y)
-    return y
-
-
-def reused_result(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return the same memory for every call of a shape."""
-    y = rms_norm(x.detach(), weight.detach(), eps)
-    return memory.setdefault((x.shape, x.dtype), torch.empty_like(y)).copy_(y)
-
-
 def one_result_of_two(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
     if x.shape[-1] == 67:
         return (rms_norm(x + residual, weight, eps),)
     return add_rms_norm(x, residual, weight, eps)
-
-
-def complex_result(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    y = rms_norm(x.detach(), weight.detach(), eps)
-    return y.to(torch.complex64) if x.shape[-1] == 17 else y
 
 
 def quantized(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -107,28 +107,3 @@ def forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Any:
     mean = x.mean(-1, keepdim=True)
     rstd = torch.rsqrt((x - mean).square().mean(-1, keepdim=True) + eps)
     return (x - mean) * rstd * gamma + beta, x, gamma, mean, rstd
-
-
-def rms_norm(x: Tensor, gamma: Tensor, eps: float) -> Tensor:
-    wide = x.float()
-    rstd = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (wide * rstd * gamma.float()).to(x.dtype)
-
-
-def rms_norm_out(out: Tensor, x: Tensor, gamma: Tensor, eps: float) -> None:
-    out.copy_(rms_norm(x, gamma, eps))
-
-
-def add_rms_norm(x: Tensor, residual: Tensor, gamma: Tensor, eps: float) -> Any:
-    total = x + residual
-    return rms_norm(total, gamma, eps), total
-
-
-class RMSNorm(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, hidden_size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(hidden_size))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps)

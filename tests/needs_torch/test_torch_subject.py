@@ -28,7 +28,6 @@ RIGHT: dict[str, Case] = {
     "module, adds": (kernels.AddLayerNorm, "add_layer_norm", "module"),
     "factory": (lambda D, eps: kernels.RMSNorm(D, eps), "rms_norm", "module"),  # noqa: N803
 }
-GRADIENTS = {"rms_norm": ["dx", "dgamma"], "add_rms_norm": ["dx", "dresidual", "dgamma"]}
 
 
 def ordinary(subject: tv.Subject) -> list[tv.Case]:
@@ -65,13 +64,6 @@ def test_reports(name: str) -> None:
     assert forward == []
     assert [each.name for each in report.recipes] == ["late"]
     assert report.verdicts["saved kept"] == ("not judged" if form == "inplace" else "pass")
-
-
-def test_float64() -> None:
-    subject = tv.torch_subject(
-        torch.nn.functional.rms_norm, operation=tv.RMS_NORM, dtypes=["float64"]
-    )
-    tv.check(subject, tv.case("float64-normal-4x17", operation=tv.RMS_NORM))
 
 
 def test_types_of_parameters_and_results() -> None:

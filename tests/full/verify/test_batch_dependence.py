@@ -62,8 +62,7 @@ def test_it_fails_by_default_and_has_a_line_of_its_own(required: Report) -> None
     assert required.verdicts["batch-invariant"] == "fail"
     line = "batch dependence: y in float32 (required; --batch warn only warns)"
     assert batch_line(required) == line
-    assert page(required).count(line) == 2
-    for text in (summary(required), to_html(required)):
+    for text in (page(required), summary(required), to_html(required)):
         assert "y in float32 (required; --batch warn only warns)" in text
     assert annotations(required)[0].startswith("::error ")
 
@@ -72,9 +71,8 @@ def test_a_warning_passes_and_is_shown(warned: Report) -> None:
     assert warned.passed
     assert warned.verdicts["batch-invariant"] == "warn"
     assert verdict_line(warned) == "no finding, 1 warning"
-    assert page(warned).count("batch dependence: y in float32 (a warning)") == 2
-    assert "!  warn" in page(warned)
-    assert "batch dependence: y in float32 (a warning)" in to_html(warned)
+    for text in (page(warned), to_html(warned)):
+        assert "batch dependence: y in float32 (a warning)" in text
     (annotation,) = annotations(warned)
     assert annotation.startswith("::warning ")
     content = json.loads(to_json(warned))
@@ -98,10 +96,8 @@ def test_a_baseline_has_no_warning_and_keeps_entries(required: Report, warned: R
     assert updated_entries(warned, known) == known
     compared = compare_with_baseline(warned, known)
     assert compared.baseline is not None
-    assert (compared.baseline.known, compared.baseline.new, compared.baseline.vanished) == (
-        *(1, 0),
-        (),
-    )
+    assert (compared.baseline.known, compared.baseline.new) == (1, 0)
+    assert compared.baseline.vanished == ()
     assert batch_line(compared) == "batch dependence: y in float32 (known)"
     # A warning that no entry has is not new: it does not fail.
     alone = compare_with_baseline(warned, ())

@@ -104,14 +104,6 @@ def test_channels_of_results() -> None:
         tv.verify(ChannelsLast(twice=True).subject(operation=LAST))
 
 
-def test_kernelbench() -> None:
-    """Problems 36 and 40 of its first level: RMSNorm over axis 1, layer norm over 3 axes."""
-    over_channels, axes = grouped("rms_norm,over=channels"), grouped(AXES)
-    assert over_channels.geometry_of(24, "as-4x6").unit_size == 4
-    geometry = axes.geometry_of(24, "as-2x3x4")
-    assert (geometry.count, geometry.unit_size, geometry.width) == (1, 24, 24)
-
-
 @pytest.mark.parametrize(("spec", "message"), [
     ("batch_norm", "add_rms_norm, group_norm, instance_norm; got 'batch_norm'"),
     ("layer_norm,axes=2,groups=2", "one of groups and axes divides a row"),

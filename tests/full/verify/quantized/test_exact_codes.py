@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +18,7 @@ from truenorm.verify.norms.quantized.cases import codes_next_to_midpoints
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import compute_exact
+from truenorm.verify.types import dtype_of
 
 ROWS, SIZE = 5, 128
 OPERATIONS = [
@@ -43,21 +43,6 @@ OPERATIONS = [
 ]
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
-    """Return a type of rows."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
-
-
-def operation(spec: str) -> Norm:
-    """Return the operation of a specification."""
-    return parse_operation(spec)
-
-
-def case_of(norm: Norm, inputs: dict[str, Array], eps: float) -> Case:
-    """Return a case of some inputs."""
-    return Case(norm, "test", inputs["x"].dtype.name, inputs, eps)
-
-
 def ordinary(norm: Norm, dtype: str) -> Case:
     """Return a case of random numbers; the mean of a row is above its spread."""
     random, kind = np.random.default_rng(7), dtype_of(dtype)
@@ -75,7 +60,7 @@ def ordinary(norm: Norm, dtype: str) -> Case:
         elif norm.quant.direction == "multiply":
             given = 87.6
         inputs[norm.quant.setting] = np.full(1, given, np.float32)
-    return case_of(norm, inputs, 1e-5)
+    return Case(norm, "test", dtype, inputs, 1e-5)
 
 
 def beside_ties(norm: Norm, dtype: str) -> Iterator[tuple[Case, Array]]:
@@ -108,7 +93,7 @@ def beside_ties(norm: Norm, dtype: str) -> Iterator[tuple[Case, Array]]:
     elif quant.scale_type == "e4m3fn":
         scale = np.full((2, groups), 2.0).astype(ml_dtypes.float8_e4m3fn)
     for eps in (3.0, np.nextafter(3.0, 0), np.nextafter(3.0, 4)):
-        yield case_of(norm, inputs, float(eps)), scale
+        yield Case(norm, "test", dtype, inputs, float(eps)), scale
 
 
 def some_scales(norm: Norm, case: Case) -> Array | None:
@@ -166,7 +151,7 @@ def judged(case: Case, scale: Array | None) -> Array:
 
 @pytest.mark.parametrize(("spec", "dtype"), OPERATIONS)
 def test_codes_of_ordinary_rows(spec: str, dtype: str) -> None:
-    norm = operation(spec)
+    norm = parse_operation(spec)
     case = ordinary(norm, dtype)
     scale = some_scales(norm, case)
     codes = by_balls(norm, case, scale)
@@ -176,7 +161,7 @@ def test_codes_of_ordinary_rows(spec: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("spec", "dtype"), OPERATIONS)
 def test_codes_at_ties_and_beside_them(spec: str, dtype: str) -> None:
-    norm = operation(spec)
+    norm = parse_operation(spec)
     different = []
     for case, scale in beside_ties(norm, dtype):
         given = scale if norm.quant.scale_type else None
@@ -192,13 +177,13 @@ def test_codes_at_ties_and_beside_them(spec: str, dtype: str) -> None:
     ("spec", "dtype"), [(spec, dtype) for spec, dtype in OPERATIONS if "scale=" not in spec][:4]
 )
 def test_codes_of_the_family_next_to_midpoints(spec: str, dtype: str) -> None:
-    norm = operation(spec)
+    norm = parse_operation(spec)
     (case,) = codes_next_to_midpoints(norm, dtype)
     np.testing.assert_array_equal(judged(case, None), by_balls(norm, case, None))
 
 
 def test_codes_where_the_mean_and_beta_cancel() -> None:
-    norm = operation("layer_norm,quant=e4m3fn")
+    norm = parse_operation("layer_norm,quant=e4m3fn")
     plain = ordinary(norm, "float32")
     x = plain.x[:2] / np.float32(64) + np.float32(1000)
     wide = x.astype(np.float64)
@@ -215,7 +200,7 @@ def test_codes_where_the_mean_and_beta_cancel() -> None:
 @pytest.mark.parametrize("spec", ["rms_norm,quant=e4m3fn", "rms_norm,quant=nvfp4"])
 def test_a_smaller_bound_gives_wrong_codes(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "BOUND", answers.BOUND / 64)
-    norm = operation(spec)
+    norm = parse_operation(spec)
     wrong = 0
     for case, scale in beside_ties(norm, "bfloat16"):
         given = scale if norm.quant.scale_type else None

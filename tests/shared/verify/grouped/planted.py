@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 
 from shared.verify.grouped.kernels import Array, Textbook
-from truenorm.verify.norms.norm import Norm
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.subject import Subject
 
@@ -25,9 +24,7 @@ PARTIAL, GATED_GROUPS = "rms_norm,variance=3/4", "rms_norm,groups=4,gate=silu"
 At = dict[str, Any]
 
 
-def grouped(spec: str) -> Norm:
-    """Return the operation of a specification."""
-    return parse_operation(spec)
+grouped = parse_operation
 
 
 def to_bfloat16(array: Array) -> Array:

@@ -37,11 +37,7 @@ OF_CALLS = ("batch", "repeated", "served")
 """Families that compare the bits of calls."""
 
 
-def quantized_norm(operation: str) -> Norm:
-    """Return a quantized norm by its name and options."""
-    return parse_operation(operation)
-
-
+quantized_norm = parse_operation
 FEW_ROWS = 12
 """Rows of the ordinary cases of all widths, where bits of calls are not compared."""
 
