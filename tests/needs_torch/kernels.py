@@ -81,7 +81,6 @@ def saving_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, ...]
 def rms_norm_backward(
     dy: Tensor, xhat: Tensor, rstd: Tensor, gain: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Return dx and dgamma."""
     g = gain * dy.double()
     size = g.shape[-1]
     # g - xhat*mean(g*xhat) without a cancellation that float64 feels.

@@ -20,7 +20,6 @@ F32 = float(torch.tensor(EPS))
 
 
 def problem(init: str, layers: str, result: str, given: str) -> str:
-    """Return a problem of KernelBench."""
     lines = "".join(f"        {line}\n" for line in layers.splitlines())
     return (
         f"{HEAD}class Model(nn.Module):\n    def __init__(self{init}):\n"
@@ -46,7 +45,6 @@ PROBLEMS = {
 
 
 def model(init: str, layers: str, lines: str, eps: float = 1e-5) -> str:
-    """Return a solution of KernelBench."""
     made = "".join(f"        {line}\n" for line in layers.splitlines())
     body = "".join(f"        {line}\n" for line in lines.splitlines())
     return (

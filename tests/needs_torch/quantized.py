@@ -14,7 +14,6 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def normalized(rows: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return y in float32."""
     wide = rows.float()
     rstd = 1 / (wide.square().mean(-1, keepdim=True) + eps).sqrt()
     return wide * rstd * weight.float()
@@ -26,7 +25,6 @@ def largest(y: Tensor, group: int = 0) -> Tensor:
 
 
 def spread(scale: Tensor, y: Tensor) -> Tensor:
-    """Repeat the scale of each group."""
     return scale.repeat_interleave(y.shape[-1] // scale.shape[-1], -1)
 
 
@@ -42,7 +40,6 @@ def rms_norm_static_fp8_quant(
     scale: Tensor,
     epsilon: float,
 ) -> None:
-    """As vLLM's."""
     y = normalized(input, weight, epsilon).to(input.dtype).float()
     result.copy_((y * (1 / scale)).clamp(-448, 448))
 

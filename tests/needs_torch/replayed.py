@@ -36,7 +36,6 @@ MODULE = "replayed_kernel"
 
 
 def tensor_of(result: Any) -> Any:
-    """Return an array as a tensor of the same memory, and other results as they are."""
     if not isinstance(result, np.ndarray):
         return result
     array = result.astype(result.dtype.newbyteorder("="), copy=False)

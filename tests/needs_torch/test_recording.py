@@ -172,7 +172,6 @@ def test_a_kernel_that_rejects_everything_cannot_be_judged(tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with results."""
     folder = tmp_path_factory.mktemp("complete")
     with pytest.MonkeyPatch.context() as patch:
         scope: Callable[..., list[Case]] = judge.scope

@@ -30,7 +30,6 @@ def kernel(  # type: ignore[no-untyped-def]
     BUG: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """Normalize one row."""
     column = tl.arange(0, BLOCK)
     inside = column < size
     start = tl.program_id(0).to(tl.int64) * size

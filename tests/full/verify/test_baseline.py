@@ -263,7 +263,6 @@ ENTRY = {
 
 
 def of(*entries: Any) -> dict[str, Any]:
-    """Return the content of a baseline."""
     return {"schema": SCHEMA, "findings": list(entries)}
 
 

@@ -126,7 +126,6 @@ def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
 
 
 def wide(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-    """Return y, computed in float64."""
     c = x.astype(np.float64) - x.astype(np.float64).mean(axis=-1, keepdims=True)
     y: Array = gamma * c / np.sqrt((c * c).mean(axis=-1, keepdims=True) + eps) + beta
     return y.astype(x.dtype)
@@ -141,7 +140,6 @@ KERNEL = tv.Subject(one_pass, name="kernel")
 
 
 def judged(subject: tv.Subject, names: Sequence[str] = FEW, require: str = "stable") -> Report:
-    """Judge a subject on a few cases."""
     suite = [tv.case(name, operation=subject.operation) for name in names]
     records = collect(InProcess(subject), suite)
     return grade(subject.name, suite, records, outputs=subject.outputs, require=require)
@@ -150,7 +148,6 @@ def judged(subject: tv.Subject, names: Sequence[str] = FEW, require: str = "stab
 def finding(
     guard: str = "growth", families: Sequence[str] = ("offset",), output: str = "y"
 ) -> Finding:
-    """Return a finding of some families."""
     verdicts = {"growth": "accuracy", "ordinary": "accuracy", "finite": "accuracy"}
     verdicts |= {"repeat": "repeatable", "special": "special values", "recipe": "recipe"}
     what = (guard, verdicts[guard], "float32", output, f"float32-{families[0]}-4x67", "why")
@@ -185,5 +182,4 @@ def made(
 
 
 def with_verdict(report: Report, verdict: str, outcome: str) -> Report:
-    """Return a report with another outcome of a verdict."""
     return replace(report, verdicts={**report.verdicts, verdict: outcome})

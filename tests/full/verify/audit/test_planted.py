@@ -79,7 +79,6 @@ def test_a_kernel_without_a_bug_has_no_finding(recipe: str) -> None:
 
 
 def select(operation: str, arguments: str, results: str) -> tuple[list[str], dict[str, str]]:
-    """Return the selected bugs and those left out, for such calls in float32."""
     task, observed = AuditTask("mine:kernel", operation), Observations(calls=1, dtypes=["float32"])
     observed.add_names(arguments.split(), results.split())
     observed.backward_calls = int("dx" in observed.results)

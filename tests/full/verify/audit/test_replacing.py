@@ -44,7 +44,6 @@ def replacer(
 
 
 def gradients(dy: Array, x: Array, weight: Array, eps: float) -> tuple[Array, Array]:
-    """Return dx and dgamma."""
     r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
     xhat, g = x * r, dy * weight
     dx = r * (g - xhat * (g * xhat).mean(-1, keepdims=True))

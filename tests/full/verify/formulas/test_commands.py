@@ -67,7 +67,6 @@ def softmax(x: Any) -> Any:
 
 
 def judged(forward: Callable[..., Any]) -> Report:
-    """Return the report of a kernel on two cases."""
     subject = tv.Subject(forward, name="a kernel", operation=FORMULA)
     places = ("normal-4x67", "large-values-4x67")
     suite = [tv.case(f"float32-{place}", operation=subject.operation) for place in places]

@@ -20,7 +20,6 @@ MORE = (
 
 
 def derived(graph: dict[str, Node]) -> dict[str, Node]:
-    """Return the gradients by reverse-mode differentiation."""
     names = [name for name in ("x", "z", "gamma", "beta", "scale", "shift") if name in graph]
     found = derive({graph["y"]: graph["dy"]}, [graph[name] for name in names])
     gradients = {f"d{name}": node for name, node in zip(names, found, strict=True)}

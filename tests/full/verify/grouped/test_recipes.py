@@ -19,7 +19,6 @@ class Rounding(InFloat32):
     """Float32 arithmetic, in which some steps are rounded to the type of x."""
 
     def to_type(self, array: Array, at: At) -> Array:
-        """Round to the type of x, and widen."""
         return np.asarray(array.astype(at["kind"]).astype(self.wide))
 
 

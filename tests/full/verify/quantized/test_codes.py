@@ -24,7 +24,6 @@ FLOATS = [kind for kind in KINDS if kind != "int8"]
 
 
 def all_codes(kind: str) -> Array:
-    """Return every code of a type."""
     return np.arange(16 if kind == "e2m1" else 256, dtype=np.uint8)
 
 

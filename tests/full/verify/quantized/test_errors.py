@@ -25,7 +25,6 @@ def may_be(number: Fraction, values: list[Fraction], middles: list[Fraction]) ->
 
 @cache
 def values_and_middles(kind: str) -> tuple[list[Fraction], list[Fraction]]:
-    """Return the values of codes and their midpoints."""
     values = [each for each in values_of(kind) if abs(each) <= LARGEST[kind]]
     return values, [(a + b) / 2 for a, b in pairwise(values)]
 

@@ -127,7 +127,6 @@ def factors(norm: Norm, case: Case, scale: Array | None) -> Callable[[int, int],
 
 
 def by_balls(norm: Norm, case: Case, scale: Array | None) -> Array:
-    """Return the exact values of all codes by the oracle."""
     y = NormInBalls(
         case.x,
         case.gamma,
@@ -142,7 +141,6 @@ def by_balls(norm: Norm, case: Case, scale: Array | None) -> Array:
 
 
 def judged(case: Case, scale: Array | None) -> Array:
-    """Return the exact values of all codes by the judge."""
     given = QuantizedExpected(case, compute_exact(case)).given({"scale": scale})
     values = given.values["codes"]
     assert values is not None

@@ -25,7 +25,6 @@ SCHEMES = [
 
 
 def next_to_midpoints(spec: str, dtype: str) -> tuple[Norm, Case]:
-    """Return an operation and its case next to midpoints."""
     norm = parse_operation(spec)
     (case,) = codes_next_to_midpoints(norm, dtype)
     assert case.family == NEXT_TO_MIDPOINTS
@@ -33,7 +32,6 @@ def next_to_midpoints(spec: str, dtype: str) -> tuple[Norm, Case]:
 
 
 def in_float64(norm: Norm, case: Case) -> Array:
-    """Return y in float64."""
     x = case.x.astype(np.float64)
     c = x - x.mean(axis=1, keepdims=True) if norm.centred else x
     r = 1 / np.sqrt((c * c).mean(axis=1, keepdims=True) + case.eps)
@@ -56,14 +54,12 @@ def scales(norm: Norm, case: Case) -> Array | None:
 
 
 def as_codes(values: Array, kind: str) -> Array:
-    """Return the codes of values."""
     by_value = {float(value): code for value, code in codes_of(kind).items()}
     codes = np.array([by_value[each] for each in values.ravel().tolist()], np.uint8)
     return codes.reshape(values.shape).view(np.int8 if kind == "int8" else np.uint8)
 
 
 def is_correct(case: Case, codes: Array, scale: Array | None) -> bool:
-    """Return True if all codes are exact."""
     results = {"codes": codes} if scale is None else {"codes": codes, "scale": scale}
     return judged(case, **results)["codes"].error.correct
 

@@ -25,7 +25,6 @@ ROWS = {1, 255, 256, 257, 384}
 
 
 def cases_of(spec: str, dtype: str) -> tuple[Norm, list[Case]]:
-    """Return an operation and its quick cases."""
     norm = parse_operation(f"rms_norm,quant={spec}")
     return norm, list(norm.cases(dtype, "quick"))
 

@@ -35,7 +35,6 @@ def root(square: Fraction) -> Fraction:
 
 
 def log2(number: Fraction) -> int:
-    """Return the exponent of a number, rounded down."""
     exponent = number.numerator.bit_length() - number.denominator.bit_length()
     return exponent - (number < Fraction(2) ** exponent)
 
@@ -71,7 +70,6 @@ def block_scale(number: Fraction) -> Fraction:
 def case_of(
     spec: str, gamma: Array, eps: float, beta: Array | None = None, setting: float = 0.0
 ) -> Case:
-    """Return one row of ones in float32."""
     norm = parse_operation(spec)
     inputs = {"x": np.ones((1, gamma.size), np.float32), "gamma": gamma.astype(np.float32)}
     assert (inputs["gamma"] == gamma).all()
@@ -84,14 +82,12 @@ def case_of(
 
 
 def output(case: Case, name: str) -> list[float]:
-    """Return an exact output of the judge."""
     values = QuantizedExpected(case, compute_exact(case)).values[name]
     assert values is not None
     return [float(each) for each in values.ravel()]
 
 
 def sizes(case: Case, group: int) -> list[Fraction]:
-    """Return the largest |y| of each group."""
     r = root(1 + Fraction(case.eps))
     beta = case.inputs.get("beta")
     shift = np.zeros(case.shape[1]) if beta is None else beta

@@ -20,13 +20,11 @@ def rows(*values: float) -> Array:
 
 
 def codes_of(y: Array, scale: Array | float) -> Array:
-    """Return codes of e4m3fn."""
     scaled = np.clip(y / scale, -448, 448).astype(np.float32)
     return np.asarray(scaled.astype(ml_dtypes.float8_e4m3fn).view(np.uint8))
 
 
 def of_zeros(spec: str) -> Case:
-    """Return a row of ones and a row of zeros."""
     x = np.ones((2, SIZE), np.float32)
     x[1] = 0
     return case_of_y(spec, Y, 2.0**-8, x)

@@ -32,7 +32,6 @@ Line = dict[str, Any]
 
 @pytest.fixture(autouse=True, scope="module")
 def few_cases() -> Iterator[None]:
-    """Record two families only."""
     scope: Callable[..., list[Case]] = judge.scope
 
     def fewer(*arguments: Any) -> list[Case]:
@@ -131,17 +130,14 @@ Damage = Callable[[bytes], bytes | None]
 
 
 def flipped(place: int) -> Damage:
-    """Return a function that changes one bit."""
     return lambda old: old[:place] + bytes([old[place] ^ 1]) + old[place + 1 :]
 
 
 def by_lines(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
-    """Return a function that changes the list of lines."""
     return lambda old: b"".join(change(old.splitlines(keepends=True)))
 
 
 def swapped(lines: list[bytes]) -> list[bytes]:
-    """Exchange two results."""
     first, second = [n for n, line in enumerate(lines) if b'"arrays"' in line][2:4]
     lines[first], lines[second] = lines[second], lines[first]
     return lines

@@ -27,7 +27,6 @@ class Decimals(Textbook):
         return each(lambda value: nearest(value, kind.name), array).astype(np.float64)
 
     def results(self, inputs: dict[str, Array], eps: float) -> dict[str, Array]:
-        """Return all outputs as float64 arrays."""
         norm = self.norm
         with decimal.localcontext(decimal.Context(prec=DIGITS, Emin=-(10**6), Emax=10**6)):
             given = [inputs[name] for name in norm.inputs_of("data", "parameter")]
@@ -39,7 +38,6 @@ class Decimals(Textbook):
 
 
 def each(function: Any, array: Array) -> Array:
-    """Return an array of objects."""
     results = np.empty(array.size, object)
     results[:] = [function(value) for value in array.reshape(-1).tolist()]
     return results.reshape(array.shape)

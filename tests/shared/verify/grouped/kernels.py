@@ -39,16 +39,13 @@ class Textbook:
         self.norm, self.wide = norm, wide
 
     def subject(self, dtype: str = "float32", name: str = "textbook", **claims: Any) -> tv.Subject:
-        """Return it as a subject."""
         claims = {"operation": self.norm, **claims}
         return tv.Subject(self.forward, self.backward, name=name, dtypes=[dtype], **claims)
 
     def widen(self, array: Array) -> Array:
-        """Return an array in the wide type."""
         return np.asarray(array.astype(self.wide))
 
     def narrow(self, array: Array, kind: Any) -> Array:
-        """Round a result to the type of x."""
         return np.asarray(array.astype(kind))
 
     def units(self, x: Array) -> Array:
@@ -81,14 +78,12 @@ class Textbook:
         return np.asarray(np.broadcast_to(values, shape))
 
     def gate(self, z: Array) -> tuple[Array, Array]:
-        """Return the gate and its derivative."""
         sigma: Array = 1 / (1 + np.exp(-z))
         if self.norm.activation == "sigmoid":
             return sigma, sigma * (1 - sigma)
         return z * sigma, sigma * (1 + z * (1 - sigma))
 
     def mean(self, cut: Array) -> Array:
-        """Return the mean of each unit, or 0 without one."""
         return cut.mean(-1, keepdims=True) if self.norm.centred else self.widen(np.zeros(1))
 
     def variance(self, cut: Array, mean: Array) -> Array:
@@ -102,7 +97,6 @@ class Textbook:
         return np.asarray(1 / np.sqrt(variance + eps))
 
     def normalized(self, u: Array, eps: float, at: dict[str, Any]) -> Array:
-        """Return xhat, and save what backward needs of it."""
         cut = self.units(u)
         at["mean"] = self.mean(cut)
         variance = self.variance(cut, at["mean"])
@@ -110,7 +104,6 @@ class Textbook:
         return np.asarray((cut - at["mean"]) * at["r"])
 
     def gain(self, xhat: Array, at: dict[str, Any]) -> Array:
-        """Return n."""
         shape, n = at["shape"], xhat
         at["gain"] = self.widen(np.ones(shape))
         if "gamma" in at:
@@ -119,7 +112,6 @@ class Textbook:
         return n + self.per_element(at["beta"], shape) if "beta" in at else n
 
     def modulated(self, n: Array, at: dict[str, Any]) -> Array:
-        """Return m."""
         shape = at["shape"]
         at["factor"] = 1 + self.modulation(at["scale"], shape)
         return np.asarray(n * at["factor"] + self.modulation(at["shift"], shape))
@@ -157,7 +149,6 @@ class Textbook:
         """Change what backward gets."""
 
     def backward(self, dy: Array, *rest: Any) -> Any:
-        """Return the gradients of all inputs."""
         *others, at = rest
         norm, shape = self.norm, at["shape"]
         d = dy = self.widen(dy)
@@ -199,7 +190,6 @@ class Textbook:
         return np.asarray(at["r"] * (g - mean - projected))
 
     def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
-        """Return mean(g) and mean(g*xhat) of each unit."""
         counted = 1 if self.norm.divisor == "sum" else self.norm.counted(g.shape[-1])
         along = (g * xhat).sum(-1, keepdims=True) / counted
         return self.mean(g), along

@@ -28,7 +28,6 @@ grouped = parse_operation
 
 
 def to_bfloat16(array: Array) -> Array:
-    """Round to bfloat16."""
     return np.asarray(array.astype(BFLOAT16).astype(np.float64))
 
 
@@ -403,7 +402,6 @@ class Planted(NamedTuple):
 
     @property
     def subject(self) -> Subject:
-        """The subject to judge."""
         kernel, norm = self.kernel(grouped(self.computes or self.spec)), grouped(self.spec)
         claims = {"operation": norm, "also": self.also}
         return kernel.subject(self.dtype, self.name, **claims)

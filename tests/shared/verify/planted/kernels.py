@@ -173,7 +173,6 @@ def to_24_bits(values: Float64s) -> Float64s:
 
 
 def to_bits(values: Float64s, bits: int) -> Float64s:
-    """Round to so many digits, with the range of float64."""
     fractions, exponents = np.frexp(values)
     rounded: Float64s = np.ldexp(np.rint(np.ldexp(fractions, bits)), exponents - bits)
     return rounded
@@ -364,7 +363,6 @@ class PlantedBug:
 def layer_norm(
     kernel: Kernel, name: str, dtypes: Collection[str], also: Collection[str] = ()
 ) -> Subject:
-    """Make a subject of a kernel."""
     return Subject(kernel.forward, kernel.backward, name, list(dtypes), list(also))
 
 

@@ -34,7 +34,6 @@ class Judged(NamedTuple):
 
 
 def judged(case: Case, **results: Array) -> dict[str, Judged]:
-    """Return the verdict on each result."""
     answers = QuantizedExpected(case, compute_exact(case)).given(results)
     verdicts = {}
     for name, result in results.items():

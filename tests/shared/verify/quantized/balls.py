@@ -38,12 +38,10 @@ def codes_of(kind: str) -> dict[Fraction, int]:
 
 
 def exactly(array: Array) -> list[Fraction]:
-    """Return the elements of an array as fractions."""
     return [Fraction(each) for each in array.astype(np.float64).ravel().tolist()]
 
 
 def as_ball(number: Fraction) -> arb:
-    """Return a fraction as a ball."""
     return arb(fmpq(number.numerator, number.denominator))
 
 
@@ -103,12 +101,10 @@ class Norm:
         ]
 
     def y(self, i: int, j: int) -> arb:
-        """Return an element as a ball."""
         ball = as_ball(self.gain[j] * self.rows[i][j]) / as_ball(self.squares[i]).sqrt()
         return ball + as_ball(self.beta[j])
 
     def elements(self) -> Iterator[tuple[int, int]]:
-        """Yield the indices of all elements."""
         return np.ndindex(len(self.rows), len(self.gain))
 
     def codes(self, factor: Callable[[int, int], Fraction], kind: str, qmax: float = 0.0) -> Array:

@@ -98,19 +98,15 @@ class Kernel:
             setattr(self, name, step)
 
     def subject(self, dtype: str = "bfloat16", name: str = "kernel", **claims: Any) -> tv.Subject:
-        """Return it as a subject."""
         return tv.Subject(self, name=name, dtypes=[dtype], operation=self.operation, **claims)
 
     def rounded(self, values: Array, dtype: Any) -> Array:
-        """Round to the type of x."""
         return values.astype(dtype).astype(F)
 
     def added(self, x: Array, residual: Array) -> Array:
-        """Return the sum in the type of x."""
         return (x.astype(F) + residual.astype(F)).astype(x.dtype)
 
     def rows(self, x: Array, residual: Array | None) -> Array:
-        """Return the rows that are normalized."""
         if residual is None:
             return x.astype(F)
         total = x.astype(F) + residual.astype(F)
@@ -121,7 +117,6 @@ class Kernel:
         return np.asarray(F(1) / np.sqrt((c * c).mean(-1, keepdims=True, dtype=F) + F(eps)))
 
     def y(self, rows: Array, gamma: Array, beta: Array | None, eps: float, dtype: Any) -> Array:
-        """Return y in float32."""
         gain = gamma.astype(F) + F(self.operation.gain == "zero-centred")
         c = rows - rows.mean(-1, keepdims=True, dtype=F) if self.operation.centred else rows
         r = self.inverse_root(c, eps)
@@ -175,7 +170,6 @@ class Kernel:
         return y * (self.qmax / np.maximum(amax, F(1e-30)))
 
     def convert(self, values: Array, kind: str) -> Array:
-        """Return the codes of values."""
         return encode(np.clip(values, -self.qmax, self.qmax), kind)
 
     def pack(self, codes: Array) -> Array:
@@ -186,7 +180,6 @@ class Kernel:
         return np.asarray(halves[:, 0::2] | (halves[:, 1::2] << 4))
 
     def scales_out(self, scale: Array) -> Array:
-        """Return the scales as they are returned."""
         return scale
 
     def amax_out(self, y: Array, scale: Array) -> Array:  # noqa: ARG002 (wrong ones use it)
@@ -194,7 +187,6 @@ class Kernel:
         return np.full(1, np.abs(y).max(initial=0.0), F)
 
     def __call__(self, x: Array, *arguments: Any) -> Any:
-        """Run forward."""
         names = [
             *self.operation.inputs_of("data", "parameter")[1:],
             "eps",
@@ -214,7 +206,6 @@ class Kernel:
         return results[0] if len(results) == 1 else tuple(results)
 
     def quantize(self, y: Array, given: dict[str, Any]) -> tuple[Array, Array]:
-        """Return the codes of y, and the scales."""
         kind = self.quant.code.name
         if self.quant.is_static:
             scale = given["scale"]

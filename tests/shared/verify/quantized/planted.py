@@ -32,7 +32,6 @@ class Planted(NamedTuple):
 
     @property
     def kernel(self) -> Kernel:
-        """Return the kernel."""
         return self.kind(quantized_norm(self.operation), **self.steps)
 
 
@@ -209,7 +208,6 @@ def one_power_more(amax: Array) -> Array:
 
 
 def by_transposed_powers(groups: Array, powers: Array) -> Array:
-    """Read the scales column by column."""
     return np.asarray(groups / np.ldexp(F(1), powers[..., 0].T.reshape(powers.shape)))
 
 

@@ -44,7 +44,6 @@ def narrow(values: Array, like: Array) -> Array:
 
 
 def mean_of(values: Array) -> Array:
-    """Return the mean of each row, as a column."""
     with np.errstate(all="ignore"):
         column: Array = values.sum(axis=-1, keepdims=True) / values.shape[-1]
         return column
@@ -67,7 +66,6 @@ def centred(x: Array, gamma: Array, eps: float) -> Saved:
 
 
 def plain(x: Array, gamma: Array, eps: float) -> Saved:
-    """Return the statistics of RMSNorm."""
     rows = widen(x)
     rstd = rstd_of(rows, eps)
     return Saved(x, rows, np.zeros_like(rstd), rstd, widen(gamma))
@@ -86,7 +84,6 @@ def rms_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Saved]:
 
 
 def added(x: Array, residual: Array) -> Array:
-    """Return the sum, rounded to the type of x."""
     with np.errstate(all="ignore"):
         return narrow(widen(x) + widen(residual), x)
 
@@ -108,7 +105,6 @@ def add_rms_forward(
 
 
 def layer_slopes(dy: Array, saved: Saved) -> Array:
-    """Return dx of layer norm, wide."""
     g = widen(dy) * saved.gamma
     xhat = saved.xhat
     dx: Array = saved.rstd * (g - mean_of(g) - xhat * mean_of(g * xhat))
@@ -116,7 +112,6 @@ def layer_slopes(dy: Array, saved: Saved) -> Array:
 
 
 def rms_slopes(dy: Array, saved: Saved) -> Array:
-    """Return dx of RMSNorm, wide."""
     g = widen(dy) * saved.gamma
     xhat = saved.xhat
     dx: Array = saved.rstd * (g - xhat * mean_of(g * xhat))
@@ -124,12 +119,10 @@ def rms_slopes(dy: Array, saved: Saved) -> Array:
 
 
 def all_narrow(saved: Saved, *results: Array) -> tuple[Array, ...]:
-    """Round the results."""
     return tuple(narrow(each, saved.like) for each in results)
 
 
 def parameters(dy: Array, saved: Saved) -> tuple[Array, Array]:
-    """Return dgamma and dbeta, wide."""
     slopes = widen(dy)
     return (slopes * saved.xhat).sum(axis=0), slopes.sum(axis=0)
 
