@@ -14,6 +14,7 @@ from truenorm.verify.types import Array, Float64s, dtype_of
 
 LANES = tuple(2**k for k in range(1, 11))
 BLOCKS = tuple(2**k for k in range(4, 13))
+NARROW = ("float16", "bfloat16")
 MOST_STEPS = 2**13
 """Additions of unrounded terms in sequence, beyond which they would take too long."""
 LEAST_DRIFT = 10.0
@@ -31,13 +32,16 @@ class Way(NamedTuple):
     The terms are divided into parts. The terms of a part are added one by one, the sums of the
     parts pairwise. With `lanes`, term k belongs to part k % lanes; with `block`, parts are
     contiguous. Lanes that are combined one by one differ by few roundings, and blocks whose sums
-    are added one by one have the errors of as many lanes.
+    are added one by one have the errors of as many lanes. With `once`, the terms are rounded, and
+    then their exact sum.
 
     Examples
     --------
     >>> ones = np.ones((1, 4096), np.float32)
     >>> Way("float16").sum(ones), Way("float16", lanes=4).sum(ones)
     (array([2048.]), array([4096.]))
+    >>> Way("float16", once=True).sum(1.0001 * ones)
+    array([4096.])
     >>> Way("float16", lanes=4).words
     'in float16, in 4 lanes'
     """
@@ -46,10 +50,13 @@ class Way(NamedTuple):
     lanes: int = 1
     block: int = 0
     fused: bool = False  # a term is not rounded before it is added
+    once: bool = False
 
     @property
     def words(self) -> str:
         """The way in words."""
+        if self.once:
+            return f"exactly and rounded to {self.kind}"
         if self.block:
             order = "pairwise" if self.block == 1 else f"in blocks of {self.block}"
         else:
@@ -61,6 +68,8 @@ class Way(NamedTuple):
         kind = dtype_of(self.kind)
         with np.errstate(all="ignore"):
             narrow = np.asarray(terms, np.float64 if self.fused else kind)
+            if self.once:
+                return narrow.astype(np.float64).sum(axis=-1).astype(kind).astype(np.float64)
             if self.block:
                 parts = _padded(narrow, self.block).swapaxes(-1, -2)
             else:
@@ -100,13 +109,15 @@ def _by_halves(terms: Array) -> Array:
 
 def ways(kind: str) -> Iterator[Way]:
     """Yield the ways that are tried with partial sums of a type, the simplest first."""
+    if kind in NARROW:  # elsewhere, one rounding leaves no error to explain
+        yield Way(kind, once=True)
     yield Way(kind)
     for lanes in LANES:
         yield Way(kind, lanes=lanes)
     for block in BLOCKS:
         yield Way(kind, block=block)
     yield Way(kind, block=1)
-    if kind in ("float16", "bfloat16"):  # elsewhere, a rounded term makes no difference
+    if kind in NARROW:  # elsewhere, a rounded term makes no difference
         yield Way(kind, fused=True)
 
 
