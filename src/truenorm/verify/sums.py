@@ -69,7 +69,8 @@ class Way(NamedTuple):
         with np.errstate(all="ignore"):
             narrow = np.asarray(terms, np.float64 if self.fused else kind)
             if self.once:
-                return narrow.astype(np.float64).sum(axis=-1).astype(kind).astype(np.float64)
+                exact = narrow.astype(np.float64).sum(axis=-1)
+                return np.asarray(exact.astype(kind).astype(np.float64))
             if self.block:
                 parts = _padded(narrow, self.block).swapaxes(-1, -2)
             else:

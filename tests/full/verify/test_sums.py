@@ -254,7 +254,7 @@ def test_one_rounding_is_not_called_lanes(size: int) -> None:
     narrow = terms.astype(np.float16)
 
     def predicted(way: Way) -> Float64s:
-        return (way.sum(narrow) - narrow.astype(np.float64).sum(axis=1)) * 2**11
+        return np.asarray((way.sum(narrow) - wide(narrow).sum(axis=1)) * 2**11)
 
     drift = Drift(
         (narrow.sum(axis=1).astype(np.float64) - wide(narrow).sum(axis=1)) * 2**11, predicted
