@@ -104,11 +104,6 @@ def test_cases_of_a_verdict() -> None:
     assert cells(text, "layer-norm", "nan-in-x") == "[0]{.grade-pass} | 1 | -"
 
 
-def test_cases_that_were_not_run() -> None:
-    named = {name: failing for name, failing in NAMED.items() if name != "float32-mean-2000"}
-    assert cells(page(named=named), "layer-norm", "mean-2000") == "[0]{.grade-pass} | 1 | -"
-
-
 def test_failures_of_quantized_norms() -> None:
     """Each has a case on which a kernel with that fault fails, and links to its reports."""
     part = page().partition("## Quantized norms")[2].partition("## Grouped")[0]

@@ -1,9 +1,7 @@
 """Pages and figures show what the benchmarks make of their files of results."""
 
-import json
 import math
 import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from benchmarks import (
 from benchmarks.common import DOCS, RESULTS, fill, read_results
 from benchmarks.subjects import truenorm_subjects
 from benchmarks.times import Bare
-from truenorm.verify.grading.report import Recipe
 from truenorm.verify.operations import parse_operation
 
 GENERATED = {
@@ -131,30 +128,6 @@ class TestHoles:
             for target in filter(None, (each.task.replace, each.task.backward)):
                 assert hasattr(imitations, target.partition(":")[2])
 
-    def test_only_keeps_other_results(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        output = tmp_path / "holes.json"
-        output.write_text(json.dumps(PUBLISHED["holes"]))
-        new = {**AUDITS["apex", "layer norm"], "calls": 1234}
-        monkeypatch.setattr(holes, "audited", lambda *_: new)
-        monkeypatch.chdir(tmp_path)
-        holes.main(["--only", "apex", "--output", str(output)])
-        audits = json.loads(output.read_text())["audits"]
-        expected = [new if each["project"] == "apex" else each for each in AUDITS.values()]
-        assert audits == expected
-
-
-def recipe_entry(**recipe: Any) -> dict[str, Any]:
-    shares = {"shares": {"early": 0.5, "late": 0.9}, "grades": {"y": "stable"}}
-    return {
-        "project": "P",
-        "what": "W",
-        "operation": "rms_norm",
-        "ran": True,
-        "recipes": {"bfloat16": {"names": [], **shares, **recipe}},
-    }
-
 
 class TestRecipes:
     report = PUBLISHED["recipes"]
@@ -168,39 +141,6 @@ class TestRecipes:
             assert entry["ran"] == (each.package != recipes.FORMULA)
             assert not entry["ran"] or each.package in self.report["versions"]
             assert parse_operation(each.operation).spec == each.operation
-
-    @pytest.mark.parametrize(
-        ("subject", "line"),
-        [
-            (
-                recipe_entry(names=["late", "apex"]),
-                "| **late** (apex) | rms_norm | late 90.00; early 50.00 | - |",
-            ),
-            (recipe_entry(), "| no recipe fits | rms_norm | late 90.00; early 50.00 | - |"),
-            (
-                recipe_entry(grades={"y": "wrong"}),
-                "| no recipe fits, y is wrong | rms_norm | late",
-            ),
-            (
-                {**recipe_entry(), "operation": "rms_norm,result=float32"},
-                "| nothing is rounded to 16 bits | rms_norm, result=float32 | late",
-            ),
-            (recipe_entry(failed="raised"), "| fails: raised | rms_norm | - | - |"),
-            (
-                {**recipe_entry(), "cannot": "no module"},
-                "| cannot run: no module | rms_norm | - | - |",
-            ),
-        ],
-    )
-    def test_line_of_the_table(self, subject: dict[str, Any], line: str) -> None:
-        assert line in recipes.page({**self.report, "subjects": [subject]})
-
-    def test_summary(self) -> None:
-        recipe = Recipe("float16", "late", {"late": 0.99999996, "early": 0.5}, {"late": ("apex",)})
-        assert recipes.summary(recipe) == {
-            "names": ["late", "apex"],
-            "shares": {"late": 1.0, "early": 0.5},
-        }
 
 
 SASS = """
@@ -296,14 +236,6 @@ class TestScale:
         assert network.allreduce(4, 8000.0) == 7504
         # A short message goes by doubling: three steps.
         assert network.allreduce(5, 0.0) == 3
-
-    def test_norm_by_norm_is_as_many_calls(self) -> None:
-        network = scale.Network()
-        times = scale.Model(columns=16, norms=3, exact_bytes=50).times(6, network)
-        assert times.plain == pytest.approx(1e3 * network.allreduce(6, 3 * 16 * 8))
-        assert times.exact_by_layer == pytest.approx(
-            3e3 * (network.allreduce(6, 40) + network.allreduce(6, 16 * 50))
-        )
 
     def test_page_has_the_tables(self) -> None:
         page = scale.PAGE.read_text(encoding="utf-8")

@@ -1,11 +1,9 @@
 """The report of `benchmarks.stability`: slopes, tables, figures, and docs/learn/stability.md."""
 
-import math
 import re
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
 import pytest
 
 from benchmarks.common import DOCS, RESULTS
@@ -13,14 +11,11 @@ from benchmarks.stability import (
     Sweep,
     demonstrate,
     from_json,
-    offsets,
     show_at,
     show_digits,
     show_row,
-    slope,
 )
 from shared.tools.screen import printed
-from truenorm.tools import strict_json
 
 COMMITTED = from_json((RESULTS / "stability.json").read_text(encoding="utf-8"))
 FLOAT32, _ = COMMITTED.sweeps
@@ -76,42 +71,6 @@ class TestSweep:
         ours = [curve for curve in swept(dtype).curves if curve.algorithm == "truenorm"]
         assert {curve.output for curve in ours} == set(GRADED)
         assert max(max(curve.ulp) for curve in ours) <= 0.5
-
-    def test_one_pass_loses_all_digits(self, dtype: str) -> None:
-        sweep = swept(dtype)
-        errors = sweep.of("y")["one-pass"].relative
-        first = next(k for k, each in enumerate(sweep.offsets) if each > 10 / math.sqrt(sweep.u))
-        assert not any(error < 0.1 for error in errors[first:])
-
-
-def test_offsets_are_half_decades_to_the_limit_of_the_type() -> None:
-    for dtype, u in (("float32", 2.0**-24), ("float64", 2.0**-53)):
-        powers = np.log10(offsets(dtype))
-        np.testing.assert_allclose(np.diff(powers), 0.5, atol=2e-3)  # of three digits
-        assert powers[0] == 0
-        assert 0 <= -math.log10(u) - powers[-1] < 0.5
-
-
-def test_slope_ignores_noise_and_nan() -> None:
-    kappas = [10.0**k for k in range(8)]
-    errors = [1e-8, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, math.nan, 7.0]
-    assert slope(kappas, errors, 2.0**-24) == 1.0
-    assert slope(kappas, [1e-8] * 8, 2.0**-24) == 0.0
-    assert slope(kappas, [math.nan] * 8, 2.0**-24) == 0.0
-
-
-def test_constant_rows() -> None:
-    """At the limit of the type two elements are often the same number: the variance is 0."""
-    sweep = demonstrate(["float32"], size=2).sweeps[0]
-    curve = sweep.of("variance")["rounded exact mean"]
-    assert max(curve.relative) <= sweep.u
-
-
-def test_named_rows_and_json_round_trip() -> None:
-    both = demonstrate(size=2)
-    assert {row.dtype for row in both.named} == {"float16", "float32", "float64"}
-    assert {row.dtype for row in demonstrate(["float64"], size=2).named} == {"float64"}
-    assert repr(from_json(strict_json.dumps(both))) == repr(both)
 
 
 PAGE = (DOCS / "learn" / "stability.md").read_text(encoding="utf-8")

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from benchmarks import environments
 from benchmarks.common import RESULTS, fill, read_results
 from benchmarks.environments import Peer
 from benchmarks.world import front, page, reproduce
-from benchmarks.world.__main__ import chosen_norms, cost
 from benchmarks.world.judged import Without, call_in_words, case_of, differences, exact, rows
 from benchmarks.world.listed import FOLDER, JUDGED, Finding, read_findings, read_list
 from benchmarks.world.reproduce import SCRIPTS
@@ -40,19 +38,6 @@ def test_names_are_unique() -> None:
     homes: dict[str, Peer] = {}
     for package in PACKAGES:
         assert homes.setdefault(package.peer.environment, package.peer) == package.peer
-
-
-@pytest.mark.parametrize(
-    ("only", "names"),
-    [
-        ("flax", ["Flax LayerNorm", "Flax RMSNorm"]),
-        ("Flax RMS", ["Flax RMSNorm"]),
-        ("optax", ["Optax cross-entropy"]),
-        ("ONNX Runtime L", ["ONNX Runtime LayerNormalization", "ONNX Runtime LogSoftmax"]),
-    ],
-)
-def test_a_package_or_a_norm_is_chosen(only: str, names: list[str]) -> None:
-    assert [each.name for each in chosen_norms(PACKAGES, [only])] == names
 
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.name)
@@ -96,19 +81,6 @@ def test_reproducer_that_fails_is_not_shown(
     monkeypatch.setattr(reproduce, "python_for", lambda _: environment / "bin" / "python")
     finding = Finding("it", (), "it", "it.py", "")
     assert reproduce.run(finding, PACKAGES[0], seconds=60).shown is shown
-
-
-def test_reproducer_runs_on_a_model_of_a_processor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    emulator = tmp_path / "emulator"
-    emulator.write_text('#!/bin/sh\necho "$@"\n')
-    emulator.chmod(0o755)
-    monkeypatch.setattr(reproduce, "EMULATOR", str(emulator))
-    monkeypatch.setattr(reproduce, "python_for", lambda _: "python")
-    finding = Finding("it", (), "it", "it.py", "")
-    done = reproduce.run(finding, PACKAGES[0], seconds=60, cpu="Haswell-v4")
-    assert done.output.split()[:3] == ["-cpu", "Haswell-v4", "python"]
 
 
 def measured(name: str, grade: str, **changes: Any) -> dict[str, Any]:
@@ -155,23 +127,6 @@ def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     assert "1 packages, each" in text
 
 
-def test_long_names_break_between_words() -> None:
-    assert page.breakable("A LayerNorm") == "A Layer&#8203;Norm"
-    assert page.breakable("layer_norm") == "layer_&#8203;norm"
-    assert page.breakable("RMSNorm correct") == "RMSNorm correct"
-
-
-def test_softmax_has_tables_of_its_own() -> None:
-    machine = {"date": "today", "cpu": "a", "cores": "2", "python": "3", "instructions": "avx2"}
-    rows = [measured("a norm", "stable"), measured("it", "stable", operation="softmax")]
-    limits = {"row": 9.0, "time": 3.0}
-    text = page.page({"machine": machine, "limits": limits, "rows": rows})
-    norms, _, others = text.partition("## Softmax and cross-entropy")
-    assert "| a norm | [stable]" in norms
-    assert "| it | [stable]" not in norms
-    assert "| it | [stable]{.grade-stable} | 2.0 | 31 |" in others
-
-
 def test_causes_are_listed_once_each_with_its_results() -> None:
     def found(output: str, cause: str) -> dict[str, str]:
         return {"output": output, "dtype": "float32", "case": "hard", "cause": cause}
@@ -205,10 +160,6 @@ def row(**changes: Any) -> dict[str, Any]:
     return {"name": "a", "outcome": "judged", "grades": grades, "verdicts": verdicts} | changes
 
 
-def test_equal_rows_do_not_differ() -> None:
-    assert differences([row(seconds=1.0)], [row(seconds=2.0)]) == []
-
-
 def test_a_changed_grade_or_verdict_is_told() -> None:
     worse = [{"dtype": "float32", "output": "y", "grade": "wrong"}]
     changed = row(grades=worse, verdicts={"batch-invariant": "fail"})
@@ -235,30 +186,6 @@ def test_a_second_run_makes_the_calls_of_the_first() -> None:
     assert made[0] == made[1]
 
 
-def test_an_environment_that_rows_share_is_counted_once() -> None:
-    shared = {"run_seconds": 60.5, "megabytes": {"world/torch": 900}}
-    above = {"run_seconds": 59.5, "megabytes": {"world/torch": 900, "world/one": 100}}
-    failed = {"outcome": "did not install"}
-    text = cost([row(**shared), row(**above), row(**shared), row(**failed)])
-    assert text == "4 rows in 3 min 0 s, 2 environments of 1.0 GB"
-
-
-def test_a_linked_file_takes_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments, "FOLDER", tmp_path)
-    for name, size in (("base", 5_000_000), ("one", 2_000_000)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "package").write_bytes(bytes(size))
-    (tmp_path / "one" / "link").symlink_to(tmp_path / "base" / "package")
-    peer = Peer("one", "one", (), base=Peer("base", "base", ()))
-    assert environments.megabytes_of(peer) == {"base": 5, "one": 2}
-
-
-def test_rows_have_their_mean() -> None:
-    x = rows(64, 1000.0)
-    assert x.shape == (5, 64)
-    assert abs(x.mean() - 1000) < 1
-
-
 def test_readme_matches_results() -> None:
     """If this fails: `python -m benchmarks.world.front`."""
     text = front.README.read_text(encoding="utf-8")
@@ -267,13 +194,12 @@ def test_readme_matches_results() -> None:
 
 
 def test_times_of_the_readme_are_divided_by_those_of_pytorch() -> None:
+    def figure(shape: str, direction: str, name: str) -> dict[str, Any]:
+        time = 2.0 if name.startswith("truenorm fast") else 4.0
+        return {"shape": shape, "direction": direction, "contestant": name, "time": time}
+
     figures = [
-        {
-            "shape": shape,
-            "direction": direction,
-            "contestant": name,
-            "time": 2.0 if name.startswith("truenorm fast") else 4.0,
-        }
+        figure(shape, direction, name)
         for shape in front.SHAPES
         for direction in ("forward", "backward")
         for name in front.FRONT.values()

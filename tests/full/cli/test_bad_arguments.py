@@ -31,7 +31,6 @@ def rms(x, gamma, eps):
     return x
 def pair_of(*arguments):
     return arguments
-number = 3
 subject = tv.Subject(forward, name="mine", dtypes=["float32"])
 """,
     "empty.py": "",
@@ -49,12 +48,6 @@ def backward(dy, x):
 pair = np.tanh, backward, [np.ones(3)]
 exits = lambda x: exit(3), backward, [np.ones(3)]
 endless = lambda x: endless[0](x), backward, [np.ones(3)]
-nothing = lambda x: None, backward, [np.ones(3)]
-shape = np.tanh, lambda dy, x: np.ones(7), [np.ones(3)]
-integers = np.tanh, backward, [np.ones(3, int)]
-number = np.tanh, backward, 3
-nan = np.tanh, backward, [np.array([np.nan])]
-two = np.tanh, backward
 """,
     "text.txt": "hello",
     "cut.json": "{",
@@ -144,7 +137,6 @@ SUBJECTS = [
     ("verify empty.py", "it defines none: write a subject"),
     ("verify claims.py", "dtypes must be a list of float16, bfloat16, float32, float64"),
     ("verify subject.py:nothing", "has no subject or function 'nothing'; it has forward"),
-    ("verify subject.py:number", "has no subject or function 'number'"),
     ("verify subject.py:", "there is no file"),
     ("verify subject.py:rms", "is a function: give --operation rms_norm"),
     ("verify torch:x", "give --operation rms_norm"),
@@ -152,17 +144,11 @@ SUBJECTS = [
     ("verify torch:no.such --operation rms_norm", "there is no module 'no'"),
     ("verify sleeps.py --start-seconds 0.2", "no answer within 0.2 s; --start-seconds"),
     ("verify subject.py --operation nonsense", "operation must be one of layer_norm"),
-    (
-        "verify subject.py --operation rmsnorm",
-        "'rmsnorm': did you mean rms_norm?",
-    ),
-    ("verify subject.py --operation LayerNorm", "'LayerNorm': did you mean layer_norm?"),
+    ("verify subject.py --operation rmsnorm", "'rmsnorm': did you mean rms_norm?"),
     ("compare subject.py", "Missing argument 'SECOND'"),
     ("compare subject.py nothing.py", "there is no file"),
-    ("compare subject.py syntax.py", "SyntaxError"),
     ("campaign subject.py --cases 0", "greater than or equal to 1"),
     ("campaign subject.py --seed x", "unable to parse string as an integer; got 'x'"),
-    ("campaign subject.py --seed 0", "greater than or equal to 1"),
     ("campaign subject.py --start-seconds 0", "--start-seconds must be a positive number, got 0"),
 ]
 
@@ -175,36 +161,22 @@ def test_subject(stopped: Callable[..., str], words: str, expected: str) -> None
 OPTIONS = [
     ("--operation ''", "--operation must be a name such as rms_norm, got ''; leave it out"),
     ("--operation ,", "operation must be a name such as add_rms_norm"),
-    ("--operation rms_norm,", "operation must be a name such as add_rms_norm"),
     ("--operation rms_norm,gain", "gain must be one of plain, zero-centred; got ''"),
-    ("--operation rms_norm,beta=maybe", "beta must be true or false; got 'maybe'"),
     ("--operation rms_norm,parameters=int8", "parameters must be one of float16"),
-    ("--operation rms_norm,result=float99", "result must be one of float16"),
     ("--operation rms_norm,sum=unrounded", "needs add_rms_norm"),
-    ("--operation 'rms_norm gain=plain'", "got 'rms_norm gain=plain'"),
-    ("--recipe nonsense", "recipe must be one of late, early"),
-    ("--largest nan", "largest must be above zero; got nan"),
     ("--largest -1", "largest must be above zero; got -1"),
     ("--largest x", "valid number, unable to parse string as a number; got 'x'"),
     ("--kappa 0", "kappa must be above zero; got 0"),
     ("--shape 0x4", "shape must be like 4096x5120 or 8x1024x4096; got '0x4'"),
-    ("--shape x4", "got 'x4'"),
-    ("--shape -1x4", "got '-1x4'"),
-    ("--shape ''", "got ''"),
-    ("--shape 4xfour", "got '4xfour'"),
     (f"--shape {'9' * 5000}x4", "shape must be like"),
     ("--shape 999999999999x999999999999", "shape must have at most"),
     ("--shape 9999999x9999999", "not enough memory: Unable to allocate"),
     ("--dtype int8", "'int8' is not one of 'float16'"),
     ("--dtype float64", "mine claims float32, not float64"),
-    ("--dtype ''", "'' is not one of 'float16'"),
     ("--level medium", "'medium' is not one of 'quick', 'full'"),
     ("--require best", "'best' is not one of 'wrong'"),
-    ("--start-seconds nan", "--start-seconds must be a positive number, got nan"),
     ("--start-seconds -1", "--start-seconds must be a positive number, got -1"),
-    ("--start-seconds inf", "--start-seconds must be a positive number, got inf"),
     ("--jobs 0", "greater than or equal to 1; got '0'"),
-    ("--jobs x", "valid integer"),
     ("--cases 2", "use instead: truenorm campaign TARGET --cases N"),
     ("--seed=1", "use instead: truenorm campaign TARGET --cases N --seed S"),
     ("--equal-to b.py", "use instead: truenorm compare FIRST SECOND"),
@@ -223,8 +195,6 @@ OPTIONS = [
     ("--update-baseline", "--update-baseline needs --baseline FILE"),
     ("--update-baseline --baseline no/a.json", "give --baseline a file in a folder that exists"),
     ("--html full", "give --html a file in a folder that exists"),
-    ("--html no/a.html", "give --html a file in a folder that exists"),
-    ("--html ''", "give --html a file in a folder that exists"),
     ("--html subject.py", "give --html a file that ends in .html"),
     ("--html a.html --baseline ./a.html --update-baseline", "must be two files"),
 ]
@@ -253,71 +223,50 @@ def test_options_of_verify(
 AUDIT = "audit test_x.py --replace mine:norm --operation rms_norm"
 OTHERS = [
     ("nonsense", "No such command 'nonsense'"),
-    ("''", "No such command ''"),
     ("--nonsense", "No such option: --nonsense"),
     ("audit", "Missing argument 'TESTS'"),
     ("audit test_x.py", "Missing option '--replace'"),
     ("audit test_x.py --replace mine:norm", "Missing option '--operation'"),
     ("audit a --replace '' --operation rms_norm", "expected a path such as mypackage"),
-    ("audit a --replace mine --operation rms_norm", "got 'mine'"),
-    ("audit a --replace :norm --operation rms_norm", "got ':norm'"),
     ("audit a --replace mine:norm --operation nonsense", "operation must be one of layer_norm"),
-    ("audit a --replace mine:norm --operation ''", "operation must be a name such as"),
     (f"{AUDIT} --backward nothing", "got 'nothing'"),
     (f"{AUDIT} --signature '(('", "signature has the unknown name '(('"),
-    (f"{AUDIT} --eps nan", "eps must be finite and at least 0; got nan"),
     (f"{AUDIT} --eps -1", "eps must be finite and at least 0; got -1.0"),
     (f"{AUDIT} --recipe nonsense", "recipe must be one of late, early, weight-typed"),
     (f"{AUDIT} --seconds 0", "greater than or equal to 0.1"),
-    (f"{AUDIT} --seconds inf", "--seconds must be a positive number, got inf"),
     (f"{AUDIT} --jobs 0", "greater than or equal to 1"),
     (AUDIT, "pytest finds no such tests"),
     ("audit full --replace mine:norm --operation rms_norm", "pytest has no tests to run"),
     ("record", "Missing argument 'FOLDER'"),
     ("record full", "full is not empty: name a new folder"),
-    ("record new --operation nonsense", "operation must be one of"),
     ("record new --dtype int8", "'int8' is not one of"),
     ("record new --also nonsense", "also must be a list of"),
     ("record new --seed -1", "--seed must be a number or fresh, got '-1'"),
     ("judge", "Missing argument 'FOLDER'"),
     ("judge full", "full has no manifest.json: give a folder that truenorm record wrote"),
-    ("judge new", "new has no manifest.json"),
     ("score", "give either a TARGET or --serve"),
-    ("score a.py:norm --serve", "give either a TARGET or --serve"),
     ("score a.py:norm --seed -1", "--seed must be a number or fresh, got '-1'"),
     ("score a.py:norm --cases 3", "cases must be 40 or above, got 3"),
     ("score a.py:norm --norms some", "'some' is not one of"),
     ("score a.py:norm --python nothing", "cannot start nothing: No such file"),
     ("vectors", "Missing argument 'DIR'"),
     ("vectors full", "full is not empty: name a new folder"),
-    ("vectors text.txt", "text.txt is a file: name a new folder"),
     ("vectors text.txt/new", "cannot write text.txt/new: Not a directory"),
     ("vectors new --operation ''", "operation must be a name such as"),
-    ("vectors new --operation rms_norm,foo=1", "got 'rms_norm,foo=1'"),
     ("vectors new --dtype int8", "'int8' is not one of"),
     ("vectors new --level medium", "'medium' is not one of"),
     ("gradcheck", "Missing argument 'TARGET'"),
-    ("gradcheck empty.py", "write pair = forward, backward, [input, ...]"),
     ("gradcheck pair.py:no", "has no pair named 'no'; it has pair"),
-    ("gradcheck pair.py:two", "has no pair named 'two'"),
     ("gradcheck pair.py:exits", "SystemExit: 3"),
     ("gradcheck pair.py:endless", "RecursionError"),
-    ("gradcheck pair.py:nothing", "forward returned None: return y"),
-    ("gradcheck pair.py:shape", "the gradient of x has shape (7,)"),
-    ("gradcheck pair.py:integers", "x is of type int64: inputs must be floating-point arrays"),
-    ("gradcheck pair.py:number", "inputs must be an array, or a list of arrays"),
-    ("gradcheck pair.py:nan", "x has a non-finite element"),
     ("gradcheck pair.py --method magic", "'magic' is not one of 'auto'"),
-    ("gradcheck pair.py --tol nan", "tol must be a positive number, got nan"),
     ("gradcheck pair.py --tol -1", "tol must be a positive number, got -1"),
-    ("gradcheck pair.py --probes 0", "probes must be at least 1, got 0"),
     ("gradcheck pair.py --seed -1", "seed must be at least 0, got -1"),
     ("bench 2x4", "use instead: python -m benchmarks.times, in a checkout"),
     ("cost 8 4", "use instead: truenorm.cost.layer_norm_cost and rms_norm_cost, in Python"),
     ("demo", "'truenorm demo' is no longer there; use instead: python -m benchmarks.stability"),
     ("doctor full", "unexpected extra argument(s) (full)"),
     ("doctor --fast", "No such option: --fast"),
-    ("doctor --full=3", "does not take a value"),
 ]
 
 
@@ -328,19 +277,13 @@ def test_other_commands(stopped: Callable[..., str], words: str, expected: str) 
 
 WITHOUT_TYPER = [
     (doctor, "--fast", "unrecognized arguments: --fast"),
-    (doctor, "--js", "unrecognized arguments: --js"),
-    (gradient_check, "nothing.py", "there is no file"),
     (gradient_check, "syntax.py", "SyntaxError"),
-    (gradient_check, "pair.py:exits", "SystemExit: 3"),
     (gradient_check, "pair.py --seed -1", "seed must be at least 0, got -1"),
     (gradient_check, "pair.py --eps 1", "--eps is for the textbook: give it without pair.py"),
     (gradient_check, "--shape 3 0", "--shape must have numbers above zero, got [3, 0]"),
     (gradient_check, "--shape x", "invalid int value: 'x'"),
-    (gradient_check, "--eps nan", "--eps must be finite and at least 0, got nan"),
     (gradient_check, "--sigma inf", "--sigma must be finite, got inf"),
-    (gradient_check, "--probes 0", "probes must be at least 1, got 0"),
     (gradient_check, "--seed -1", "--seed must be at least 0, got -1"),
-    (gradient_check, "--tol x", "invalid float value: 'x'"),
 ]
 
 
