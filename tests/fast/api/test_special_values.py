@@ -40,31 +40,73 @@ def test_rows_without_a_result(passes: Passes, bad: list[float], eps: float) -> 
         assert (bits(result) == bits(right)).all()
 
 
-def test_one_element_without_eps(passes: Passes) -> None:
-    y, dx, dgamma, dbeta = passes([[3], [4]], eps=0.0)
-    for result in (y, dx, dgamma):
-        passes.assert_is(result, NAN)
-    passes.assert_is(dbeta, 2)
+BY_HAND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one element without eps": (
+        {"x": [[3], [4]], "eps": 0.0}, {"y": NAN, "dx": NAN, "dgamma": NAN, "dbeta": 2}),
+    # c = (-1, 0, 1), so inf*0 is in the middle. Where gamma is not finite, g = gamma*0 is NaN, and
+    # dx all along the row with it.
+    **{f"gamma {gamma}, beta {beta}": (
+        {"x": [[1, 2, 3]], "gamma": gamma, "beta": beta, "dy": 0.0},
+        {"y": y, "dx": 0.0 if np.isfinite(gamma) else NAN, "dgamma": 0.0, "dbeta": 0.0})
+       for gamma, beta, y in (
+        (INF, 0.0, [[-INF, NAN, INF]]),
+        (-INF, 0.0, [[INF, NAN, -INF]]),
+        (INF, INF, [[NAN, NAN, INF]]),
+        (1.0, [INF, -INF, NAN], [[INF, -INF, NAN]]),
+        (0.0, [INF, -INF, NAN], [[INF, -INF, NAN]]),
+        (NAN, [INF, 0.0, -0.0], NAN))},
+    "one gamma is infinite": ({"x": [[1, 2, 3]], "gamma": [1, 1, INF]}, {"dx": NAN}),
+    **{f"dy {dy} of {x}": ({"x": x, "dy": [dy]}, {"dx": NAN})
+       for x in ([[1, 2]], [[2, 2]]) for dy in ([INF, 1], [1, -INF], [NAN, 1])},
+    "dy is infinite, of one element": ({"x": [[2]], "dy": INF}, {"dx": NAN}),
+    "dy is NaN, of one element": ({"x": [[2]], "dy": NAN}, {"dx": NAN}),
+    # g - mean(g) and xhat*mean(g*xhat) are infinities of different sign.
+    "signs that agree": ({"x": [[3, 2, -8]], "dy": [[INF, 1, 1]]}, {"dx": NAN}),
+    # r = 1/sqrt(1/4) = 2 and mean(g) = 3.
+    "a constant row": (
+        {"x": [[5, 5, 5]], "dy": [[1, 2, 6]], "eps": 0.25},
+        {"dx": [[-4, -2, 6]], "dgamma": 0.0, "dbeta": [1, 2, 6]}),
+    "rows of one element": (
+        {"x": [[3], [-4]], "gamma": 2, "beta": -5, "dy": [[7], [9]]},
+        {"y": -5, "dx": 0.0, "dgamma": 0.0, "dbeta": 16}),
+    # Beside a constant row, a row whose xhat is (-1, 1); in the second, w = 4.
+    "dbeta of a constant row": (
+        {"x": [[3, 3], [1, 3]], "dy": [[7, 7], [2, 5]], "eps": 0.0}, {"dbeta": [9, 12]}),
+    "dgamma of a constant row": (
+        {"x": [[3, 3], [0, 2]], "dy": [[7, 7], [2, 4]], "eps": 3.0}, {"dgamma": [-1, 2]}),
+    # w = 4, r = 1/2, eps/w = 3/4: dx is 1/2 * 3/4 * (8 - 0)/2. The textbook form cancels.
+    "two elements": ({"x": [[0, 2]], "dy": [[8, 0]], "eps": 3.0}, {"dx": [[1.5, -1.5]]}),
+    "two elements without eps": ({"x": [[3, 2]], "dy": [[1, 2]], "eps": 0.0}, {"dx": 0.0}),
+    **{f"+0 in y for gamma {gamma} and beta -0": (
+        {"x": [[5, 5, 5]], "gamma": gamma, "beta": -0.0}, {"y": 0.0})
+       for gamma in (1.0, -1.0, 0.0, -0.0)},
+    **{f"+0 in y for gamma {gamma}": (
+        {"x": [[1, 2, 3]], "gamma": gamma, "beta": -0.0}, {"y": 0.0}) for gamma in (0.0, -0.0)},
+    **{f"y cancels, gamma {sign}": (
+        {"x": [[0, 2]], "gamma": sign, "beta": [sign, -sign], "eps": 0.0}, {"y": 0.0})
+       for sign in (1, -1)},
+    # The mean of three equal numbers is exact, so this holds in fast mode too.
+    **{f"+0 in dx of {x}, dy {dy}": ({"x": x, "dy": dy}, {"dx": 0.0})
+       for x in ([[5, 5, 5]], [[1, 2, 3]], [[7]], [[1, 2]]) for dy in (0.0, -0.0, 3.0, -3.0)},
+    **{f"+0 in dx of {x}, gamma {gamma}, dy {dy}": (
+        {"x": x, "gamma": gamma, "dy": [dy]}, {"dx": 0.0})
+       for x in ([[1, 2, 4]], [[4, 2, 1]], [[5, 5, 5]]) for gamma in (1.0, -1.0)
+       for dy in ([-0.0, 0.0, 0.0], [0.0, -0.0, 0.0], [0.0, 0.0, -0.0])},
+    **{f"+0 in sums of {dy}": ({"x": [[1, 2, 3]], "dy": dy}, {"dgamma": 0.0, "dbeta": 0.0})
+       for dy in (-0.0, 0.0)},
+    "a sum that cancels": (
+        {"x": [[1, 2, 3], [3, 2, 1]], "dy": [[1, -4, 3], [1, 4, 3]]}, {"dgamma": 0.0}),
+}  # fmt: skip
 
 
-def test_gamma_and_beta_that_are_not_finite(passes: Passes) -> None:
-    """C = (-1, 0, 1), so inf*0 is in the middle."""
-    x = [[1, 2, 3]]
-    for gamma, beta, y in (
-        (INF, 0.0, [-INF, NAN, INF]),
-        (-INF, 0.0, [INF, NAN, -INF]),
-        (INF, INF, [NAN, NAN, INF]),
-        (1.0, [INF, -INF, NAN], [INF, -INF, NAN]),
-        (0.0, [INF, -INF, NAN], [INF, -INF, NAN]),
-        (NAN, [INF, 0.0, -0.0], NAN),
-    ):
-        results = passes(x, gamma, beta, dy=0.0)
-        passes.assert_is(results[0], [y] if isinstance(y, list) else y)
-        # g = gamma*0 is NaN where gamma is not finite, and dx all along the row with it.
-        passes.assert_is(results[1], 0.0 if np.isfinite(gamma) else NAN)
-        passes.assert_is(results[2], 0.0)
-        passes.assert_is(results[3], 0.0)
-    assert np.isnan(passes(x, [1, 1, INF])[1].astype(float)).all()
+def test_by_hand(passes: Passes) -> None:
+    for name, (arguments, expected) in BY_HAND.items():
+        passes.assert_results(name, arguments, expected)
+
+
+@pytest.mark.parametrize("gamma", [1.0, -1.0])
+def test_y_at_the_mean(passes: Passes, gamma: float) -> None:
+    passes.assert_is(passes([[1, 2, 3]], gamma, -0.0)[0][:, 1], 0.0)
 
 
 def test_the_sign_is_that_of_the_exact_c(passes: Passes) -> None:
@@ -99,18 +141,6 @@ def test_dy_that_is_not_finite(passes: Passes) -> None:
         assert np.isfinite(others).all()
 
 
-@pytest.mark.parametrize("dy", [[INF, 1], [1, -INF], [NAN, 1]])
-def test_dy_that_is_not_finite_in_two_elements(passes: Passes, dy: list[float]) -> None:
-    passes.assert_is(passes([[1, 2]], dy=[dy])[1], NAN)
-    passes.assert_is(passes([[2, 2]], dy=[dy])[1], NAN)
-    passes.assert_is(passes([[2]], dy=[[dy[0]]])[1], 0.0 if dy[0] == 1 else NAN)
-
-
-def test_a_row_of_signs_that_agree(passes: Passes) -> None:
-    """Where g - mean(g) and xhat*mean(g*xhat) are infinities of different sign, still NaN."""
-    passes.assert_is(passes([[3, 2, -8]], dy=[[INF, 1, 1]])[1], NAN)
-
-
 def test_sums_do_not_overflow_midway(passes: Passes) -> None:
     """Xhat is (-1, 1) exactly."""
     largest = passes.largest
@@ -135,30 +165,8 @@ class TestConstantRows:
         upper = 1 + 2.0 ** (1 - precision) if precision < 40 else 1.0
         passes.assert_is(both_passes(inputs, passes.backend, passes.rounding)[0], upper)
 
-    def test_gradients(self, passes: Passes) -> None:
-        """R = 1/sqrt(1/4) = 2 and mean(g) = 3."""
-        results = passes([[5, 5, 5]], dy=[[1, 2, 6]], eps=0.25)
-        passes.assert_is(results[1], [[-4, -2, 6]])
-        passes.assert_is(results[2], 0.0)
-        passes.assert_is(results[3], [1, 2, 6])
-
-    def test_one_element(self, passes: Passes) -> None:
-        results = passes([[3], [-4]], gamma=2, beta=-5, dy=[[7], [9]])
-        for result, right in zip(results, (-5, 0.0, 0.0, 16), strict=True):
-            passes.assert_is(result, right)
-
-    def test_nothing_to_dgamma(self, passes: Passes) -> None:
-        """Beside a row whose xhat is (-1, 1)."""
-        passes.assert_is(passes([[3, 3], [1, 3]], dy=[[7, 7], [2, 5]], eps=0.0)[3], [9, 12])
-        dgamma = passes([[3, 3], [0, 2]], dy=[[7, 7], [2, 4]], eps=3.0)[2]
-        passes.assert_is(dgamma, [-1, 2])  # w = 4
-
 
 class TestTwoElements:
-    def test_where_the_textbook_form_cancels(self, passes: Passes) -> None:
-        """W = 4, r = 1/2, eps/w = 3/4: dx is 1/2 * 3/4 * (8 - 0)/2."""
-        passes.assert_is(passes([[0, 2]], dy=[[8, 0]], eps=3.0)[1], [[1.5, -1.5]])
-
     def test_powers_of_r_would_overflow(self, passes: Passes) -> None:
         """With eps = 2**-1000 and a constant row, r = 2**500 and r**3 is infinite."""
         if passes.dtype == np.float64:
@@ -177,53 +185,14 @@ class TestTwoElements:
         tiny = 2.0**-1000 if passes.dtype == np.float64 else 0.0
         passes.assert_is(dx, [[tiny, -tiny]])
 
-    def test_without_eps_it_is_zero(self, passes: Passes) -> None:
-        passes.assert_is(passes([[3, 2]], dy=[[1, 2]], eps=0.0)[1], 0.0)
-
-
-class TestZeros:
-    @pytest.mark.parametrize("gamma", [1.0, -1.0, 0.0, -0.0])
-    def test_in_y_for_beta_minus_zero(self, passes: Passes, gamma: float) -> None:
-        passes.assert_is(passes([[5, 5, 5]], gamma, -0.0)[0], 0.0)
-        passes.assert_is(passes([[1, 2, 3]], gamma, -0.0)[0][:, 1], 0.0)
-        if gamma == 0:
-            passes.assert_is(passes([[1, 2, 3]], gamma, -0.0)[0], 0.0)
-
-    def test_where_y_cancels(self, passes: Passes) -> None:
-        for sign in (1, -1):
-            y = passes([[0, 2]], sign, [sign, -sign], eps=0.0)[0]
-            passes.assert_is(y, 0.0)
-
-    @pytest.mark.parametrize("dy", [0.0, -0.0, 3.0, -3.0])
-    def test_in_dx_where_g_is_constant(self, passes: Passes, dy: float) -> None:
-        """The mean of three equal numbers is exact, so this holds in fast mode too."""
-        for x in ([[5, 5, 5]], [[1, 2, 3]], [[7]], [[1, 2]]):
-            passes.assert_is(passes(x, dy=dy)[1], 0.0)
-
-    @pytest.mark.parametrize("gamma", [1.0, -1.0])
-    def test_in_dx_where_zeros_have_signs(self, passes: Passes, gamma: float) -> None:
-        for dy in ([[-0.0, 0.0, 0.0]], [[0.0, -0.0, 0.0]], [[0.0, 0.0, -0.0]]):
-            for x in ([[1, 2, 4]], [[4, 2, 1]], [[5, 5, 5]]):
-                passes.assert_is(passes(x, gamma, dy=dy)[1], 0.0)
-
-    def test_in_sums(self, passes: Passes) -> None:
-        for dy in (-0.0, 0.0):
-            results = passes([[1, 2, 3]], dy=dy)
-            passes.assert_is(results[2], 0.0)
-            passes.assert_is(results[3], 0.0)
-        results = passes([[1, 2, 3], [3, 2, 1]], dy=[[1, -4, 3], [1, 4, 3]])
-        passes.assert_is(results[2], 0.0)
-
-    def test_what_rounds_to_zero_keeps_its_sign(self, passes: Passes) -> None:
-        """Xhat is +-0.383 and +-1.534, times the smallest number there is."""
-        tiny = passes.smallest
-        y = passes([[-4, -1, 0, 1, 4]], tiny)[0]
-        passes.assert_is(y, [[-2 * tiny, -0.0, 0.0, 0.0, 2 * tiny]])
-        y = passes([[-4, -1, 0, 1, 4]], -tiny)[0]
-        passes.assert_is(y, [[2 * tiny, 0.0, 0.0, -0.0, -2 * tiny]])
-
 
 class TestExtremes:
+    def test_what_rounds_to_zero_keeps_its_sign(self, passes: Passes) -> None:
+        """Xhat is +-0.383 and +-1.534, times the smallest number there is."""
+        for tiny in (passes.smallest, -passes.smallest):
+            y = passes([[-4, -1, 0, 1, 4]], tiny)[0]
+            passes.assert_is(y, [[-2 * tiny, -0.0 * tiny, 0.0, 0.0 * tiny, 2 * tiny]])
+
     def test_overflow(self, passes: Passes) -> None:
         """Xhat is -1.069, -0.267 and 1.336."""
         y = passes([[1, 2, 4]], passes.largest)[0]

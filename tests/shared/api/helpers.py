@@ -230,12 +230,20 @@ class Passes:
         results = both_passes(inputs, self.backend, self.rounding, centred=self.centred)
         return tuple(result for result in results if result is not None)
 
-    def assert_is(self, result: Array, values: Any) -> None:
+    def assert_is(self, result: Array, values: Any, name: str = "") -> None:
         """Compare bits; NaN means the canonical NaN, and -0.0 is not 0.0."""
         right = np.broadcast_to(np.asarray(values, np.float64), result.shape)
         wanted = np.where(np.isnan(right), NAN_BITS[self.dtype], bits(self.of(right)))
         assert result.dtype == self.dtype
-        assert (bits(result) == wanted).all(), (result, right)
+        assert (bits(result) == wanted).all(), (name, result, right)
+
+    def assert_results(
+        self, name: str, arguments: dict[str, Any], expected: dict[str, Any]
+    ) -> None:
+        """Compare some outputs of a call by name."""
+        results = dict(zip(OUTPUTS, self(**arguments), strict=False))
+        for output, values in expected.items():
+            self.assert_is(results[output], values, name)
 
 
 EPSILONS = (1e-5, 0.0, 1.0, 3.0, 8.0, 5e-324, 1e-300, 1e300)
