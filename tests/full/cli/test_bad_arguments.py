@@ -195,6 +195,7 @@ OPTIONS = [
     ("--update-baseline", "--update-baseline needs --baseline FILE"),
     ("--update-baseline --baseline no/a.json", "give --baseline a file in a folder that exists"),
     ("--html full", "give --html a file in a folder that exists"),
+    ("--html no/a.html", "give --html a file in a folder that exists"),
     ("--html subject.py", "give --html a file that ends in .html"),
     ("--html a.html --baseline ./a.html --update-baseline", "must be two files"),
 ]
