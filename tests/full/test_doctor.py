@@ -3,7 +3,6 @@
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +24,7 @@ from shared.cli.recording import record
 from shared.verify.fake_report import failing_report, passing_report
 from truenorm import doctor
 from truenorm.api import backends
-from truenorm.doctor import Diagnosis, Line, Lines, Place
-from truenorm.tools import strict_json
+from truenorm.doctor import Line, Lines, Place
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import FORMATS
@@ -58,12 +56,6 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestBackends:
-    def test_all_backends_with_reasons(self) -> None:
-        lines = values(doctor.backend_lines())
-        for status in tn.backends():
-            how = "usable: " if status.usable else "not usable: "
-            assert lines[status.name] == how + status.reason
-
     @pytest.mark.parametrize(
         ("name", "taken", "remedy"),
         [
@@ -93,6 +85,8 @@ class TestBackends:
             ("", "threads", "one for each usable core"),
             ("", "rounding", "correct, unless a call asks for fast"),
             ("ROUNDING=fast", "rounding", "fast in every call, by TRUENORM_ROUNDING"),
+            ("THREADS=some", "threads", "TRUENORM_THREADS is 'some'"),
+            ("ROUNDING=up", "rounding", "TRUENORM_ROUNDING is 'up'"),
         ],
     )
     def test_settings(
@@ -101,22 +95,9 @@ class TestBackends:
         for variable, _, value in (each.partition("=") for each in variables.split()):
             full = "OMP_NUM_THREADS" if variable == "OMP" else f"TRUENORM_{variable}"
             monkeypatch.setenv(full, value)
-        assert text in values(doctor.backend_lines())[name]
-
-    @pytest.mark.parametrize(
-        ("variable", "value", "accepted"),
-        [
-            ("TRUENORM_THREADS", "some", "an integer from 1 to 2147483647"),
-            ("TRUENORM_ROUNDING", "up", "correct or fast"),
-        ],
-    )
-    def test_invalid_variable(
-        self, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, accepted: str
-    ) -> None:
-        monkeypatch.setenv(variable, value)
-        (problem,) = problems(doctor.backend_lines())
-        assert problem.value == f"{variable} is {value!r}"
-        assert problem.remedy == f"unset {variable}, or set it to {accepted}"
+        lines = doctor.backend_lines()
+        assert text in values(lines)[name]
+        assert [line.name for line in problems(lines)] == ([name] if " is " in text else [])
 
 
 def test_processor() -> None:
@@ -164,9 +145,8 @@ class TestSelfTest:
     @pytest.mark.parametrize("backend", USABLE)
     def test_healthy(self, backend: str) -> None:
         steps: list[tuple[int, int, str]] = []
-        lines = doctor.self_test(
-            [Place(backend, backend=backend)], lambda *step: steps.append(step)
-        )
+        place = Place(backend, backend=backend)
+        lines = doctor.self_test([place], lambda *step: steps.append(step))
         # Four results of five cases of layer norm, and three of two cases of RMSNorm.
         passed = "correct to the bit (26 results, forward and backward)"
         assert values(lines) == {f"{backend}, {dtype}": passed for dtype in FORMATS}
@@ -186,19 +166,10 @@ class TestSelfTest:
         monkeypatch.setattr(doctor, "expected", spoilt)
         lines = doctor.self_test([REFERENCE])
         assert [line.remedy for line in lines] == [doctor.REPORT] * len(FORMATS)
-        wrong = "; ".join(
-            f"{output} of float32-{name}, {operation}"
-            for operation, names in doctor.CASES.items()
-            for name in names
-            if (operation, output) != ("rms_norm", "dbeta")
-        )
-        assert values(lines)["reference, float32"] == f"WRONG: {wrong}"
-
-    def test_missing_results(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        record(monkeypatch, "truenorm.doctor.layer_norm_backward", (None, None, None))
-        first = doctor.self_test([REFERENCE])[0]
-        assert first.value.startswith("WRONG: dx of float16-normal-4x67, layer_norm; dgamma of ")
-        assert first.remedy == doctor.REPORT
+        wrong = values(lines)["reference, float32"]
+        assert wrong.startswith(f"WRONG: {output} of float32-normal-4x67, layer_norm")
+        of_rms_norm = f"{output} of float32-nan-in-x, rms_norm"
+        assert wrong.endswith(of_rms_norm) is (output != "dbeta")
 
     def test_crash(self, monkeypatch: pytest.MonkeyPatch) -> None:
         record(monkeypatch, "truenorm.doctor.layer_norm_forward", OSError("cannot load libm"))
@@ -290,14 +261,6 @@ def test_wrong_bit_of_a_device() -> None:
     assert all(line.value.startswith("WRONG: y of ") for line in lines)
 
 
-def test_failing_driver() -> None:
-    def put(_: Any) -> Any:
-        raise RuntimeError("out of memory")
-
-    lines = doctor.self_test([device(put)])
-    assert [each.value for each in problems(lines)] == ["FAILED: RuntimeError: out of memory"] * 2
-
-
 @pytest.mark.skipif(
     not (HAS_GPU or os.environ.get("TRUENORM_NEEDS_GPU")), reason="there is no device"
 )
@@ -315,27 +278,3 @@ class TestDevice:
         assert not diagnosis.problems
         lines = diagnosis.sections["Bits of devices"]
         assert len([line for line in lines if line.name.startswith("OpenCL")]) == 3
-
-
-HEALTHY = {"Versions": (Line("numpy", "2.0"),)}
-PROBLEM = {"Self-test": (Line("native, float32", "WRONG: y\n\x1b[2J", "mend\nit"),)}
-
-
-def diagnosis(sections: Mapping[str, Lines]) -> Diagnosis:
-    return Diagnosis("2026-01-02", True, sections)
-
-
-def test_json() -> None:
-    ill = {"name": "native, float32", "value": "WRONG: y\n\x1b[2J", "remedy": "mend\nit"}
-    well = {"name": "numpy", "value": "2.0", "remedy": ""}
-    assert strict_json.loads(strict_json.dumps(diagnosis(HEALTHY | PROBLEM).as_dict())) == {
-        "healthy": False,
-        "date": "2026-01-02",
-        "full": True,
-        "gpu": False,
-        "problems": [ill],
-        "sections": {
-            "Versions": [well],
-            "Self-test": [ill],
-        },
-    }

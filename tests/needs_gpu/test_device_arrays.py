@@ -342,94 +342,84 @@ def test_other_arithmetic(queue: Any) -> None:
             call()
 
 
-class TestRefused:
-    """Arguments that are refused, with what to do."""
+def zeros(queue: Any, *shape: int, dtype: Any = np.float32) -> Any:
+    return cl_array.zeros(queue, shape, dtype)
 
-    @pytest.fixture
-    def x(self, queue: Any) -> Any:
-        return cl_array.zeros(queue, (2, 4), np.float32)
 
-    @pytest.mark.parametrize("axis", [True, 1.0, None, "1", 1j], ids=repr)
-    def test_an_axis_that_is_no_integer(self, x: Any, axis: Any) -> None:
-        with pytest.raises(TypeError, match="axis must be an int or a tuple of ints"):
-            tn.layer_norm(x, axis=axis)
+def out_of_order(queue: Any) -> Any:
+    properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    return cl.CommandQueue(queue.context, properties=properties)
 
-    def test_another_axis(self, x: Any) -> None:
-        words = "axis must be the last axis of an array on a device, got 0"
-        with pytest.raises(ValueError, match=words):
-            tn.layer_norm(x, axis=0)
 
-    def test_no_dimensions(self, queue: Any) -> None:
-        words = "x must have at least one axis, got 0 dimensions"
-        with pytest.raises(np.exceptions.AxisError, match=words):
-            tn.layer_norm(cl_array.zeros(queue, (), np.float32))
+def swapped(queue: Any, *shape: int) -> Any:
+    """Return an array whose byte order kernels do not read."""
+    return cl_array.to_device(queue, np.ones(shape, ">f4"))
 
-    def test_dy_without_dimensions(self, queue: Any) -> None:
-        _, saved = tn.layer_norm_forward(cl_array.zeros(queue, (1,), np.float32))
-        with pytest.raises(ValueError, match=r"dy must have the shape \(1,\).*got shape \(\)"):
-            tn.layer_norm_backward(np.float32(1), saved)
 
-    def test_dy_of_another_shape(self, x: Any) -> None:
-        _, saved = tn.layer_norm_forward(x)
-        with pytest.raises(ValueError, match="dy must have the shape"):
-            tn.layer_norm_backward(x[:1], saved)
+def backward(x: Any, dy: Any) -> Any:
+    return tn.layer_norm_backward(dy, tn.layer_norm_forward(x)[1])
 
-    @pytest.mark.parametrize("stream", [0, "", False, "queue", ...], ids=repr)
-    def test_a_stream_that_is_no_queue(self, x: Any, stream: Any) -> None:
-        with pytest.raises(TypeError, match=r"stream must be None or a pyopencl\.CommandQueue"):
-            tn.layer_norm(x, stream=stream)
 
-    def test_an_out_of_order_queue(self, queue: Any, x: Any) -> None:
-        any_order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        other = cl.CommandQueue(queue.context, properties=any_order)
-        with pytest.raises(ValueError, match="kernels need an in-order queue"):
-            tn.layer_norm(x, stream=other)
+FLOATS = "float16, bfloat16, float32 or float64, got"
+MASKED = np.ma.masked_equal(np.ones(4, np.float32), 2)
+NO_AXES = (True, 1.0, None, "1", 1j)
+NO_QUEUES = (0, "", False, "queue", ...)
+Refusal = tuple[Callable[[Any, Any], Any], type[Exception], str]
+REFUSED: dict[str, Refusal] = {
+    **{f"axis {axis!r}": (
+        lambda x, _, axis=axis: tn.layer_norm(x, axis=axis),
+        TypeError, "axis must be an int or a tuple of ints") for axis in NO_AXES},
+    **{f"stream {stream!r}": (
+        lambda x, _, stream=stream: tn.layer_norm(x, stream=stream),
+        TypeError, r"stream must be None or a pyopencl\.CommandQueue") for stream in NO_QUEUES},
+    "another axis": (
+        lambda x, _: tn.layer_norm(x, axis=0),
+        ValueError, "axis must be the last axis of an array on a device, got 0"),
+    "no dimensions": (
+        lambda _, queue: tn.layer_norm(zeros(queue)),
+        np.exceptions.AxisError, "x must have at least one axis, got 0 dimensions"),
+    "dy without dimensions": (
+        lambda _, queue: backward(zeros(queue, 1), np.float32(1)),
+        ValueError, r"dy must have the shape \(1,\).*got shape \(\)"),
+    "dy of another shape": (
+        lambda x, _: backward(x, x[:1]), ValueError, "dy must have the shape"),
+    "an out-of-order queue": (
+        lambda x, queue: tn.layer_norm(x, stream=out_of_order(queue)),
+        ValueError, "kernels need an in-order queue"),
+    "no queue": (
+        lambda x, _: tn.layer_norm(x.with_queue(None)), ValueError, "pass stream=, the queue"),
+    "a masked array": (
+        lambda x, _: tn.layer_norm(x, MASKED),
+        TypeError, "gamma must not be a masked array: pass gamma"),
+    "integers": (
+        lambda x, _: tn.layer_norm(x, None, [1, 2, 3, 4]),
+        TypeError, f"beta must be of type {FLOATS} int64: pass for"),
+    "no dy": (lambda x, _: backward(x, None), TypeError, f"dy must be an array of {FLOATS} None"),
+    "gamma of another length": (
+        lambda x, _: tn.layer_norm(x, np.ones(3, np.float32)),
+        ValueError, r"gamma must have shape \(4,\), got \(3,\)"),
+    "x of another byte order": (
+        lambda _, queue: tn.layer_norm(swapped(queue, 2, 4)),
+        TypeError, "x must be of native byte order on a device, got >f4"),
+    "gamma of another byte order": (
+        lambda x, queue: tn.layer_norm(x, swapped(queue, 4)),
+        TypeError, "gamma must be of native byte order"),
+    "float64": (
+        lambda _, queue: tn.layer_norm(zeros(queue, 2, 4, dtype=np.float64)),
+        TypeError, "x must be float16, bfloat16 or float32 on a device, got float64"),
+    "a part at a bad offset": (
+        lambda _, queue: tn.layer_norm(zeros(queue, 3, 5)[1:]), ValueError, r"pass x\.copy\(\)"),
+    "another layout": (lambda x, _: tn.layer_norm(x.T), ValueError, "x must be C-contiguous"),
+    "partials": (
+        lambda x, _: tn.layer_norm_backward_partial(x, tn.layer_norm_forward(x)[1]),
+        TypeError, "x must be a NumPy array, got an array on a device: copy it to one"),
+    "out": (lambda x, _: tn.layer_norm(x, out=x), ValueError, "leave it out"),
+}  # fmt: skip
+"""Calls with an x on the device, the error, and what its message says."""
 
-    def test_no_queue(self, x: Any) -> None:
-        with pytest.raises(ValueError, match="pass stream=, the queue"):
-            tn.layer_norm(x.with_queue(None))
 
-    def test_parameters_that_are_no_float_arrays(self, x: Any) -> None:
-        masked = np.ma.masked_equal(np.ones(4, np.float32), 2)
-        with pytest.raises(TypeError, match="gamma must not be a masked array: pass gamma"):
-            tn.layer_norm(x, masked)
-        words = "float16, bfloat16, float32 or float64, got"
-        with pytest.raises(TypeError, match=f"beta must be of type {words} int64: pass for"):
-            tn.layer_norm(x, None, [1, 2, 3, 4])
-        with pytest.raises(TypeError, match=f"dy must be an array of {words} None"):
-            tn.layer_norm_backward(None, tn.layer_norm_forward(x)[1])
-
-    def test_gamma_of_another_length(self, x: Any) -> None:
-        with pytest.raises(ValueError, match=r"gamma must have shape \(4,\), got \(3,\)"):
-            tn.layer_norm(x, np.ones(3, np.float32))
-
-    def test_foreign_byte_order(self, queue: Any, x: Any) -> None:
-        """Kernels read native numbers."""
-        swapped = cl_array.to_device(queue, np.ones((2, 4), ">f4"))
-        with pytest.raises(TypeError, match="x must be of native byte order on a device, got >f4"):
-            tn.layer_norm(swapped)
-        with pytest.raises(TypeError, match="gamma must be of native byte order"):
-            tn.layer_norm(x, cl_array.to_device(queue, np.ones(4, ">f4")))
-
-    def test_float64(self, queue: Any) -> None:
-        words = "x must be float16, bfloat16 or float32 on a device, got float64"
-        with pytest.raises(TypeError, match=words):
-            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float64))
-
-    def test_a_part_at_a_bad_offset(self, queue: Any) -> None:
-        with pytest.raises(ValueError, match=r"pass x\.copy\(\)"):
-            tn.layer_norm(cl_array.zeros(queue, (3, 5), np.float32)[1:])
-
-    def test_another_layout(self, x: Any) -> None:
-        with pytest.raises(ValueError, match="x must be C-contiguous"):
-            tn.layer_norm(x.T)
-
-    def test_partials(self, x: Any) -> None:
-        _, saved = tn.layer_norm_forward(x)
-        words = "x must be a NumPy array, got an array on a device: copy it to one"
-        with pytest.raises(TypeError, match=words):
-            tn.layer_norm_backward_partial(x, saved)
-
-    def test_out(self, x: Any) -> None:
-        with pytest.raises(ValueError, match="leave it out"):
-            tn.layer_norm(x, out=x)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str, queue: Any) -> None:
+    call, error, words = REFUSED[name]
+    with pytest.raises(error, match=words):
+        call(zeros(queue, 2, 4), queue)

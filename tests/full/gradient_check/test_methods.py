@@ -44,11 +44,6 @@ class TestNoiseOnLines:
             noise = noise_on_lines(lambda *_, draw=draw: size * draw())
             assert size / 2 <= noise <= 50 * size
 
-    def test_beneath_a_smooth_function(self) -> None:
-        random = np.random.default_rng(0)
-        noise = noise_on_lines(lambda _, k: np.exp(k / 1000) + 1e-9 * random.standard_normal())
-        assert 5e-10 <= noise <= 5e-8
-
     @pytest.mark.parametrize("function", [np.sin, np.exp, lambda t: 1 / (2 + t), lambda t: t**5])
     def test_of_smooth_functions(self, function: Any) -> None:
         assert noise_on_lines(lambda _, k: float(function(k / 1000))) <= 1e-13
@@ -80,10 +75,6 @@ class TestSteps:
     def test_spread(self, x: Any, spread: float) -> None:
         assert spread_of(x) == pytest.approx(spread, rel=1e-12)
 
-    def test_the_least_step_at_zero(self) -> None:
-        """It is not the smallest number, to which no function would react."""
-        assert least_step(np.zeros(2)) == 2.0**-52
-
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_the_least_step_is_taken_exactly(self, dtype: Any) -> None:
         for x in (np.array([3.7, -1e5], dtype), np.zeros(2, dtype), np.full(2, 1e-30, dtype)):
@@ -106,11 +97,6 @@ class TestNearbyLines:
                 assert np.abs(unit).max() <= 2.0**-9 * spread_of(start)
             for k, point in enumerate(points):
                 np.testing.assert_array_equal(point, start + k * unit)
-
-    def test_lines_differ(self) -> None:
-        nearby = NearbyLines(self.INPUTS, CLOSE, move_zeros=False)
-        first, second = (nearby.point(line, 1, self.INPUTS)[0] for line in (0, 1))
-        assert (first != second).any()
 
     def test_distances_have_their_own_points(self) -> None:
         """The steps of the second input cannot shrink."""
@@ -192,18 +178,6 @@ def test_rate_of_missed_errors(error: list[float], times: float, bits: int) -> N
     assert missed <= bound + 4 * np.sqrt(bound / draws)
 
 
-def test_weights_are_multiples_of_their_grain() -> None:
-    for bits in (3, 30):
-        direction = random_direction(0, (1000,), bits, np.random.default_rng(0))
-        assert ((np.abs(direction.step) >= 1) & (np.abs(direction.step) < 2)).all()
-        assert (
-            np.rint(direction.step / direction.grain) == direction.step / direction.grain
-        ).all()
-        assert direction.grain == 2.0**-bits
-        assert (direction.step < 0).any()
-        assert (direction.step > 0).any()
-
-
 def test_one_wrong_element_of_many_is_never_missed() -> None:
     """The error is ten times the tolerance, for any element and seed."""
     x = np.random.default_rng(0).standard_normal(600)
@@ -255,11 +229,6 @@ def test_rows_of_different_scale(row_scales: list[float]) -> None:
     x, gamma, beta = data((len(row_scales), 6), (6,), (6,))
     inputs = [x * np.array(row_scales)[:, None], gamma, beta]
     demand_central(PASS, LAYER_NORM.forward, LAYER_NORM.backward, inputs)
-
-
-def test_first_step_beyond_the_function() -> None:
-    """With a step of 250, tanh at 0 has slope 1/250; the derivative is 1."""
-    demand_central(PASS, np.tanh, tanh_backward, np.array([0.0, 1000.0]))
 
 
 HARD_POINTS: dict[str, tuple[Any, Any, Any, Any]] = {

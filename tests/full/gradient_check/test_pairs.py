@@ -124,7 +124,7 @@ TIMES = [10.0, 30.0, 1e3, 1e6]
 """Errors of wrong gradients, in multiples of the tolerance."""
 
 
-def verdicts(examples: int, seed: int = 0) -> Counter[tuple[bool, Verdict]]:
+def verdicts(examples: int, seed: int) -> Counter[tuple[bool, Verdict]]:
     """Check right pairs and wrong variants of them; count the verdicts on ordinary ones."""
     counts: Counter[tuple[bool, Verdict]] = Counter()
 
@@ -157,17 +157,12 @@ def inconclusive_share(counts: Counter[tuple[bool, Verdict]]) -> float:
     return sum(n for key, n in counts.items() if key[1] is Verdict.INCONCLUSIVE) / counts.total()
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(200, marks=SLOW)])
-def test_drawn_pairs(examples: int) -> None:
-    counts = verdicts(examples)
+@pytest.mark.parametrize(
+    ("examples", "seed"), [(25, 0), *(pytest.param(2000, seed, marks=SLOW) for seed in range(10))]
+)
+def test_drawn_pairs(examples: int, seed: int) -> None:
+    counts = verdicts(examples, seed)
     assert counts.total() >= 3 * examples // 4
-    assert inconclusive_share(counts) <= 0.02, counts
-
-
-@SLOW
-@pytest.mark.parametrize("part", range(10))
-def test_many_drawn_pairs(part: int) -> None:
-    counts = verdicts(2000, seed=1 + part)
     assert inconclusive_share(counts) <= 0.02, counts
 
 
@@ -318,11 +313,6 @@ def test_forward_that_raises_outside_of_its_domain() -> None:
     demand(PASS, forward, lambda dy, x: dy / x, np.array([0.01, 5.0]))
 
 
-def test_complex_step_is_small_relative_to_small_elements() -> None:
-    x = np.array([1e-300, 1e-8, 0.3, 2.0])
-    forbid(FAIL, lambda x: x * np.log(x), lambda dy, x: dy * (np.log(x) + 1), x, method="complex")
-
-
 def test_jets_are_refused_for_large_inputs() -> None:
     pytest.importorskip("flint")
     x = np.ones(2**17 + 1)
@@ -469,14 +459,6 @@ def test_float64_is_inconclusive_on_hard_rows(
     assert "The floor is above the tolerance" in str(result)
 
 
-@SLOW
-def test_one_hard_row_among_easy_ones() -> None:
-    """No step suits both rows. Far from a row the function is flat, but not its derivative 0."""
-    inputs = rows((2, 16))
-    inputs[0][0] = data((16,), seed=2)[0]
-    demand(INCONCLUSIVE, layer_norm, norm_backward, inputs, method="central")
-
-
 @pytest.mark.parametrize(("shape", "seed"), DRAWN)
 def test_accurate_forward_is_conclusive_on_hard_rows(shape: tuple[int, ...], seed: int) -> None:
     result = demand(PASS, recentred, norm_backward, rows(shape, seed), method="complex")
@@ -499,9 +481,3 @@ def test_jets_fail_the_textbook_backward() -> None:
     assert 1e-9 < result.error < 16 * np.spacing(1e8) / 1e-3
     # By default, rounding is no error.
     forbid(FAIL, *pair, method="jet")
-
-
-@pytest.mark.parametrize("shape", [(1, 16), pytest.param((1, 1024), marks=SLOW)])
-@pytest.mark.parametrize("forward", [layer_norm, recentred])
-def test_all_methods_agree_on_easy_rows(shape: tuple[int, ...], forward: Any, method: str) -> None:
-    demand(PASS, forward, norm_backward, data(shape, shape[-1:], shape[-1:]), method=method)

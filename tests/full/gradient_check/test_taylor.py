@@ -38,11 +38,6 @@ class TestWithJets:
         assert abs(result.orders[0] - 2) <= 0.1
         assert all(abs(order - 1) <= 1e-3 for order in result.orders[-6:])
 
-    def test_gross_error(self) -> None:
-        result = tn.taylor_test(np.tanh, partial(tanh_off_by, 1.0), data((8,)))
-        assert not result
-        assert abs(result.order - 1) <= 0.1
-
     def test_a_linear_function_has_no_remainder(self) -> None:
         assert tn.taylor_test(lambda x: x / 3, lambda dy, _: dy / 3, data((8,)))
         assert tn.taylor_test(lambda x: 2 * x, lambda dy, _: 2 * dy, [np.ones(1)])
@@ -94,9 +89,3 @@ def test_seed_determines_the_result() -> None:
         tn.taylor_test(np.tanh, right, data((8,)), seed=seed) for seed in (1, 1, 2)
     )
     assert first == second != other
-
-
-def test_report_has_a_line_for_each_step() -> None:
-    result = tn.taylor_test(np.tanh, right, data((8,)))
-    assert len(str(result).splitlines()) == 1 + len(result.steps) == 1 + len(result.remainders)
-    assert f"order {result.order:.2f}" in str(result)

@@ -255,12 +255,6 @@ class TestKinks:
         for seed in range(8):
             forbid(FAIL, relu, relu_backward, x, seed=seed)
 
-    @pytest.mark.parametrize("method", ["auto", "central"])
-    def test_abs(self, method: str) -> None:
-        x = np.array([0.0, 1.0, -1.0])
-        result = demand(INCONCLUSIVE, np.abs, lambda dy, x: dy * np.sign(x), x, method=method)
-        assert "kink" in str(result)
-
     @pytest.mark.parametrize("slope", [0.0, 0.5, 1.0])
     def test_complex_step_at_the_kink(self, slope: float) -> None:
         """Next to a constant, f(conj z) is close to conj f(z); the step shows one side."""
@@ -464,26 +458,26 @@ PRINTED = 0.05
 """Relative rounding error of a printed number."""
 
 
-def wrong_pairs() -> Iterator[tuple[str, Any, Any, Any]]:
+def wrong_pairs() -> Iterator[tuple[Any, Any, Any]]:
     """Yield wrong pairs: exact and noisy, flat and with kinks, at several sizes of errors."""
-    for name, pair in PAIRS.items():
+    for pair in PAIRS.values():
         for mistake in GROSS:
-            yield name, pair.forward, with_mistake(pair, mistake, pair.at_fault), pair.inputs
+            yield pair.forward, with_mistake(pair, mistake, pair.at_fault), pair.inputs
     x = np.array([0.0, 0.3, -0.7, 1e-9, 2.0, 20.0])
     large = np.resize(x, 120) + np.linspace(0, 0.1, 120)
-    sizes = [("", x), (" by projections", large)]
-    factors = (1 + 1e-11, 1 + 1e-7, 1 + 3e-6, 1.01, 3.0, -1e6, 1e-9)
+    functions: list[tuple[Any, Any]] = [
+        (np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+        (lambda x: np.sin(1e6 * x), lambda x: 1e6 * np.cos(1e6 * x)),
+        (relu, lambda x: x > 0),
+        (lambda x: np.tanh(x.astype(np.float32)), lambda x: 1 - np.tanh(x) ** 2),
+        (lambda x: np.tanh(1e7 + x - 1e7), lambda x: 1 - np.tanh(x) ** 2),
+        (lambda x: 1 + 0 * x, lambda x: 1e-3 + 0 * x),
+    ]
     # Elements and projections in turn: each verdict takes a tenth of a second.
-    for factor, (by, inputs) in zip(factors, cycle(sizes), strict=False):
-        for name, forward, slope in [
-            ("tanh", np.tanh, lambda x: 1 - np.tanh(x) ** 2),
-            ("steep", lambda x: np.sin(1e6 * x), lambda x: 1e6 * np.cos(1e6 * x)),
-            ("relu", relu, lambda x: x > 0),
-            ("rounded", lambda x: np.tanh(x.astype(np.float32)), lambda x: 1 - np.tanh(x) ** 2),
-            ("offset", lambda x: np.tanh(1e7 + x - 1e7), lambda x: 1 - np.tanh(x) ** 2),
-            ("constant", lambda x: 1 + 0 * x, lambda x: 1e-3 + 0 * x),
-        ]:
-            yield name + by, forward, lambda dy, x, s=slope, f=factor: f * dy * s(x), inputs
+    factors = (1 + 1e-11, 1 + 1e-7, 1 + 3e-6, 1.01, 3.0, -1e6, 1e-9)
+    for factor, inputs in zip(factors, cycle([x, large]), strict=False):
+        for forward, slope in functions:
+            yield forward, lambda dy, x, s=slope, f=factor: f * dy * s(x), inputs
 
 
 @pytest.mark.parametrize("method", ["auto", "complex", "central"])
@@ -491,7 +485,7 @@ def wrong_pairs() -> Iterator[tuple[str, Any, Any, Any]]:
 def test_printed_numbers_are_those_that_decided(method: Any) -> None:
     """An error of a FAIL is above tolerance + floor, or + 4 floors if that is an estimate."""
     failures = 0
-    for name, forward, backward, inputs in wrong_pairs():
+    for forward, backward, inputs in wrong_pairs():
         try:
             result = tn.gradcheck(forward, backward, inputs, method=method)
         except ValueError:  # the method does not take this function
@@ -506,5 +500,5 @@ def test_printed_numbers_are_those_that_decided(method: Any) -> None:
                 assert match, shown
                 error, floor, rounding, tol = (float(each or 0) for each in match.groups())
                 allowed = tol + floors * floor + rounding
-                assert (1 + PRINTED) * error > (1 - PRINTED) * allowed, f"{name}\n{result}"
+                assert (1 + PRINTED) * error > (1 - PRINTED) * allowed, str(result)
     assert failures > 50
