@@ -11,13 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from truenorm import textbook
-from truenorm.cost import (
-    Cost,
-    PassCost,
-    Step,
-    layer_norm_cost,
-    rms_norm_cost,
-)
+from truenorm.cost import Cost, PassCost, Step, layer_norm_cost, rms_norm_cost
 
 PAGE = Path(__file__).parents[2] / "docs" / "learn" / "time-and-memory.md"
 ARRAY, ROW, COLUMN = 8 * 1024 * 4096 * 4, 8 * 1024 * 4, 4096 * 4

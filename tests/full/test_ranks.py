@@ -131,39 +131,24 @@ def float64_partials() -> Iterator[tn.PartialGradients]:
 
 
 BAD_ARGUMENTS: dict[str, tuple[Any, type[BaseException], str]] = {
-    "None": (
-        lambda: None,
-        TypeError,
-        r"^partials must be a sequence of PartialGradients, got NoneType: pass \[partial\], one",
-    ),
-    "bare partial": (
-        partial,
-        TypeError,
-        r"^partials must be a sequence of PartialGradients, got PartialGradients: pass \[partial",
-    ),
+    "None": (lambda: None, TypeError,
+        r"^partials must be a sequence of PartialGradients, got NoneType: pass \[partial\], one"),
+    "bare partial": (partial, TypeError,
+        r"^partials must be a sequence of PartialGradients, got PartialGradients: pass \[partial"),
     "integer": (lambda: 1, TypeError, "got int: pass"),
-    "sum of no partials": (
-        lambda: [partial(), sum([])],
-        TypeError,
-        r"^partials\[1\] must be a PartialGradients, got int: .* arrays of shape \(0, D\)",
-    ),
-    "bytes of a partial": (
-        lambda: [partial().tobytes(), partial()],
-        TypeError,
-        r"^partials\[0\] must be a PartialGradients, got bytes",
-    ),
+    "sum of no partials": (lambda: [partial(), sum([])], TypeError,
+        r"^partials\[1\] must be a PartialGradients, got int: .* arrays of shape \(0, D\)"),
+    "bytes of a partial": (lambda: [partial().tobytes(), partial()], TypeError,
+        r"^partials\[0\] must be a PartialGradients, got bytes"),
     "rounded": (lambda: [partial().rounded()], TypeError, "got RoundedGradients"),
     "float64": (float64_partials, TypeError, "x is float64"),
     "iterator": (lambda: BrokenIterable(OSError("no disk")), OSError, "^no disk$"),
     "iterable": (lambda: BrokenIterable(KeyError("x"), in_iter=True), KeyError, "x"),
     "value": (lambda: BrokenIterable(ValueError("mine")), ValueError, "^mine$"),
     "interrupt": (lambda: BrokenIterable(KeyboardInterrupt("^C")), KeyboardInterrupt, "C$"),
-    "mock": (
-        lambda: [Mock(spec=tn.PartialGradients)] * 2,
-        TypeError,
-        r"^partials\[0\] must be a PartialGradients, got Mock",
-    ),
-}
+    "mock": (lambda: [Mock(spec=tn.PartialGradients)] * 2, TypeError,
+        r"^partials\[0\] must be a PartialGradients, got Mock"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD_ARGUMENTS)

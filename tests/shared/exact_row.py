@@ -92,10 +92,7 @@ def _exact_rows(x: NDArray[np.floating], eps: float) -> list[ExactRow]:
 
 
 def exact_y(
-    x: NDArray[np.floating],
-    gamma: NDArray[np.floating],
-    beta: NDArray[np.floating],
-    eps: float,
+    x: NDArray[np.floating], gamma: NDArray[np.floating], beta: NDArray[np.floating], eps: float
 ) -> list[Vector]:
     """Return y, to 60 digits."""
     scale, shift = fractions(gamma), fractions(beta)
@@ -107,10 +104,7 @@ def exact_y(
 
 
 def exact_dx(
-    x: NDArray[np.floating],
-    gamma: NDArray[np.floating],
-    dy: NDArray[np.floating],
-    eps: float,
+    x: NDArray[np.floating], gamma: NDArray[np.floating], dy: NDArray[np.floating], eps: float
 ) -> list[Vector]:
     """Return dx, to 60 digits."""
     scale = fractions(gamma)

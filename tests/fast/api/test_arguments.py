@@ -53,23 +53,13 @@ ERRORS: list[ErrorCase] = [
         for shape in [(), (1,), (4,), (1, 3), (2, 3)]
     ],
     # The message names the axes where they are not the last one.
-    (
-        ValueError,
-        {"gamma": np.ones((3, 2)), "axis": (1, 0)},
-        "gamma must have shape (2, 3) for axes (0, 1) of x, got (3, 2)",
-    ),
-    (
-        ValueError,
-        {"beta": np.ones(3), "axis": 0},
-        "beta must have shape (2,) for axis 0 of x, got (3,)",
-    ),
+    (ValueError, {"gamma": np.ones((3, 2)), "axis": (1, 0)},
+        "gamma must have shape (2, 3) for axes (0, 1) of x, got (3, 2)"),
+    (ValueError, {"beta": np.ones(3), "axis": 0},
+        "beta must have shape (2,) for axis 0 of x, got (3,)"),
     (ValueError, {"x": np.empty((3, 0))}, NO_ELEMENT.format((0,), -1)),
     (ValueError, {"x": np.empty((0, 0)), "axis": 0}, NO_ELEMENT.format((0,), 0)),
-    (
-        ValueError,
-        {"x": np.empty((2, 3, 0)), "axis": (0, 2)},
-        NO_ELEMENT.format((2, 0), (0, 2)),
-    ),
+    (ValueError, {"x": np.empty((2, 3, 0)), "axis": (0, 2)}, NO_ELEMENT.format((2, 0), (0, 2))),
     (np.exceptions.AxisError, {"x": np.float32(1)}, NO_AXIS),
     *of_each(np.exceptions.AxisError, "axis", BEYOND, [2, -3, (0, 2), 10**30, (0, -(10**30))]),
     *of_each(ValueError, "axis", TWICE, [(0, 0), (1, -1)]),
@@ -85,7 +75,7 @@ ERRORS: list[ErrorCase] = [
         "rounding must be 'correct' or 'fast', got {!r}",
         ["nearest", "", "Correct", None],
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("error", "arguments", "words"), ERRORS)

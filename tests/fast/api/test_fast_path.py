@@ -165,14 +165,9 @@ def test_output_may_overlap_parameters() -> None:
 
 
 NOT_NEEDED = (
-    "logging",
-    "importlib.resources",
-    "pathlib",
-    "truenorm.kernels.driver",
-    "truenorm.kernels.gpu",
-    "truenorm.kernels.native.blocks",
-    "truenorm.api.run",
-)
+    "logging", "importlib.resources", "pathlib", "truenorm.kernels.driver",
+    "truenorm.kernels.gpu", "truenorm.kernels.native.blocks", "truenorm.api.run",
+)  # fmt: skip
 FIRST_CALL = """
 import sys
 import numpy as np

@@ -311,10 +311,7 @@ class TestMemory:
 
     @pytest.fixture(
         scope="class",
-        params=[
-            2,
-            pytest.param(8, marks=pytest.mark.slow(reason="128 MB take seconds")),
-        ],
+        params=[2, pytest.param(8, marks=pytest.mark.slow(reason="128 MB take seconds"))],
     )
     @classmethod
     def arrays(cls, request: pytest.FixtureRequest) -> tuple[Array, Array, Array]:

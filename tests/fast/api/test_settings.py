@@ -51,26 +51,14 @@ class TestVariables:
     @pytest.mark.parametrize(
         ("variable", "value", "words"),
         [
-            (
-                "TRUENORM_ROUNDING",
-                "up",
-                "^TRUENORM_ROUNDING is set to 'up': rounding must be 'correct' or 'fast'",
-            ),
-            (
-                "TRUENORM_BACKEND",
-                "abacus",
-                r"^TRUENORM_BACKEND is set to 'abacus': backend must be None or one of \[",
-            ),
-            (
-                "TRUENORM_THREADS",
-                "some",
-                "TRUENORM_THREADS must be an integer from 1 to 2147483647, got 'some'",
-            ),
-            (
-                "TRUENORM_THREADS",
-                "0",
-                "TRUENORM_THREADS must be an integer from 1 to 2147483647, got '0'",
-            ),
+            ("TRUENORM_ROUNDING", "up",
+                "^TRUENORM_ROUNDING is set to 'up': rounding must be 'correct' or 'fast'"),
+            ("TRUENORM_BACKEND", "abacus",
+                r"^TRUENORM_BACKEND is set to 'abacus': backend must be None or one of \["),
+            ("TRUENORM_THREADS", "some",
+                "TRUENORM_THREADS must be an integer from 1 to 2147483647, got 'some'"),
+            ("TRUENORM_THREADS", "0",
+                "TRUENORM_THREADS must be an integer from 1 to 2147483647, got '0'"),
             *(
                 (
                     "TRUENORM_THREADS",
@@ -80,7 +68,7 @@ class TestVariables:
                 for digits in (25, 5000)  # Python converts 4300
             ),
         ],
-    )
+    )  # fmt: skip
     def test_wrong_values(
         self, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
     ) -> None:

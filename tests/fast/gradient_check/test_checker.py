@@ -288,100 +288,47 @@ def identity_backward(dy: Array, _: Array) -> tuple[Array]:
 
 
 NOT_APPLICABLE: dict[str, tuple[Any, Any, Any, str]] = {
-    "integers": (
-        identity,
-        identity_backward,
-        [np.arange(3)],
-        r"x is of type int64.*\.astype\(float\)",
-    ),
-    "indices": (
-        lambda x, i: x[i],
-        lambda dy, *_: (dy, None),
-        [np.ones(3), np.array([0, 2, 1])],
-        r"i is of type int64.*indices.*leave it out of the inputs.*lambda x: forward\(x, i\)",
-    ),
-    "complex numbers": (
-        identity,
-        identity_backward,
-        [np.ones(2, complex)],
-        "^x is of type complex128: inputs must be real floating-point arrays",
-    ),
-    "an input that is not finite": (
-        lambda x1, x2: x1 * x2,
-        identity_backward,
-        [np.ones(1), np.full(1, np.nan)],
-        "x2 has a non-finite element",
-    ),
-    "no inputs": (
-        identity,
-        identity_backward,
-        None,
-        "inputs must be an array, or a list of arrays.*got NoneType",
-    ),
-    "numbers instead of arrays": (
-        identity,
-        identity_backward,
-        [1.0, 2.0],
-        r"forward takes .*x.* but is called with 2 arguments: pass a list of inputs",
-    ),
-    "forward returns what it saved": (
-        lambda x: (x, {"saved": x}),
-        identity_backward,
-        ONES,
-        "forward returned a tuple whose element 1 is a dict: return y",
-    ),
+    "integers": (identity, identity_backward, [np.arange(3)],
+        r"x is of type int64.*\.astype\(float\)"),
+    "indices": (lambda x, i: x[i], lambda dy, *_: (dy, None), [np.ones(3), np.array([0, 2, 1])],
+        r"i is of type int64.*indices.*leave it out of the inputs.*lambda x: forward\(x, i\)"),
+    "complex numbers": (identity, identity_backward, [np.ones(2, complex)],
+        "^x is of type complex128: inputs must be real floating-point arrays"),
+    "an input that is not finite":
+        (lambda x1, x2: x1 * x2, identity_backward, [np.ones(1), np.full(1, np.nan)],
+        "x2 has a non-finite element"),
+    "no inputs": (identity, identity_backward, None,
+        "inputs must be an array, or a list of arrays.*got NoneType"),
+    "numbers instead of arrays":
+        (identity, identity_backward, [1.0, 2.0],
+        r"forward takes .*x.* but is called with 2 arguments: pass a list of inputs"),
+    "forward returns what it saved":
+        (lambda x: (x, {"saved": x}), identity_backward, ONES,
+        "forward returned a tuple whose element 1 is a dict: return y"),
     "forward returns nothing": (lambda _: None, identity_backward, ONES, "forward returned None"),
-    "forward returns integers": (
-        lambda x: x.astype(int),
-        identity_backward,
-        ONES,
-        "forward returned an array of type int64",
-    ),
+    "forward returns integers":
+        (lambda x: x.astype(int), identity_backward, ONES,
+        "forward returned an array of type int64"),
     "forward is None": (None, identity_backward, ONES, "forward must be a function; got None"),
     "backward is None": (identity, None, ONES, "backward must be a function; got None"),
-    "backward takes dy alone": (
-        identity,
-        lambda dy: dy,
-        ONES,
-        r"backward takes \(dy\) but is called with 2 arguments: write it as backward\(dy, x\)",
-    ),
-    "backward returns nothing": (
-        identity,
-        lambda *_: None,
-        ONES,
-        "backward returned None where a tuple of 1 was expected",
-    ),
-    "backward returns names": (
-        identity,
-        lambda dy, _: {"x": dy},
-        ONES,
-        "backward returned a dict where a tuple of 1",
-    ),
-    "too few gradients": (
-        np.multiply,
-        lambda dy, a, b: (dy * a * b,),
-        [ONES, ONES],
-        "backward returned 1 gradients for 2 inputs",
-    ),
-    "one array for several gradients": (
-        np.multiply,
-        lambda dy, a, b: dy * a * b,
-        [ONES, ONES],
-        "returned an array where a tuple of 2 was expected",
-    ),
-    "a gradient of another shape": (
-        identity,
-        lambda dy, x: ((dy * x).sum(),),
-        ONES,
-        r"the gradient of x has shape \(\) but",
-    ),
-    "a gradient that is not real": (
-        identity,
-        lambda dy, _: (dy + 0j,),
-        ONES,
-        "the gradient of x is of type complex128",
-    ),
-}
+    "backward takes dy alone":
+        (identity, lambda dy: dy, ONES,
+        r"backward takes \(dy\) but is called with 2 arguments: write it as backward\(dy, x\)"),
+    "backward returns nothing":
+        (identity, lambda *_: None, ONES,
+        "backward returned None where a tuple of 1 was expected"),
+    "backward returns names":
+        (identity, lambda dy, _: {"x": dy}, ONES, "backward returned a dict where a tuple of 1"),
+    "too few gradients": (np.multiply, lambda dy, a, b: (dy * a * b,), [ONES, ONES],
+        "backward returned 1 gradients for 2 inputs"),
+    "one array for several gradients":
+        (np.multiply, lambda dy, a, b: dy * a * b, [ONES, ONES],
+        "returned an array where a tuple of 2 was expected"),
+    "a gradient of another shape":
+        (identity, lambda dy, x: ((dy * x).sum(),), ONES, r"the gradient of x has shape \(\) but"),
+    "a gradient that is not real":
+        (identity, lambda dy, _: (dy + 0j,), ONES, "the gradient of x is of type complex128"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("check", CHECKS)

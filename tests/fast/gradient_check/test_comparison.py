@@ -6,12 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shared.gradient_check.pairs import (
-    FAIL,
-    INCONCLUSIVE,
-    PASS,
-    demand,
-)
+from shared.gradient_check.pairs import FAIL, INCONCLUSIVE, PASS, demand
 from truenorm.gradient_check import GradientCheck, InputCheck, Verdict
 from truenorm.gradient_check.comparison import compare, worst_of
 from truenorm.gradient_check.method import Estimate

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from shared.gradient_check.pairs import (
-    PAIRS,
-    PASS,
-    Array,
-    data,
-    demand,
-)
+from shared.gradient_check.pairs import PAIRS, PASS, Array, data, demand
 
 NOT_APPLICABLE: dict[str, tuple[Callable[[Array], Any], str]] = {
     "abs": (np.abs, "not analytic"),

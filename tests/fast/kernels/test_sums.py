@@ -234,10 +234,7 @@ class Swept:
     def parted(self, *edges: int) -> dict[str, rounding.Tested]:
         starts, stops = (0, *edges), (*edges, ROWS)
         total = merged([self.sums(*part) for part in zip(starts, stops, strict=True)])
-        return {
-            "dgamma": total.dgamma(self.target),
-            "dbeta": total.dbeta(self.target),
-        }
+        return {"dgamma": total.dgamma(self.target), "dbeta": total.dbeta(self.target)}
 
 
 PARTS = [(), (8,), (16, 24, 48), tuple(range(8, ROWS, 8)), (1, 2, 3, 50)]

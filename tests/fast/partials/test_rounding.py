@@ -189,10 +189,7 @@ def test_refine_without_pairs(batches: Any, words: str) -> None:
 
 def test_partials_of_other_calls_do_not_merge() -> None:
     partial = partial_of(unit_case([[1.0, 1.0]]), "reference")
-    others = {
-        "eps": unit_case([[1.0, 1.0]], 1.0),
-        "norm": unit_case([[1.0, 1.0]], centred=False),
-    }
+    others = {"eps": unit_case([[1.0, 1.0]], 1.0), "norm": unit_case([[1.0, 1.0]], centred=False)}
     for name, case in others.items():
         with pytest.raises(ValueError, match=name):
             partial + partial_of(case, "reference")

@@ -299,42 +299,25 @@ def _beyond(random: Generator, low: int, high: int, bits: int, signed: bool = Fa
 OUT_OF_RANGE: dict[str, Callable[[Generator], tuple[dict[str, Any], str]]] = {
     "norm": lambda random: ({"norm": _beyond(random, 0, 1, 8)}, "norm must be"),
     "x": lambda random: ({"x": _beyond(random, 0, 2, 8)}, "type of x must be"),
-    "gamma": lambda random: (
-        {"gamma": int(random.integers(3, 255))},
-        "type of gamma must be",
-    ),
+    "gamma": lambda random: ({"gamma": int(random.integers(3, 255))}, "type of gamma must be"),
     "beta": lambda random: ({"beta": int(random.integers(3, 255))}, "type of beta must be"),
     "negative eps": lambda random: ({"eps": -float(random.random()) - 1e-300}, "eps must be"),
-    "other eps": lambda random: (
-        {"eps": float(random.choice([np.nan, np.inf, -np.inf, -1.0, -5e-324]))},
-        "eps must be",
-    ),
+    "other eps": lambda random: ({"eps": float(random.choice([np.nan, np.inf, -np.inf, -1.0,
+        -5e-324]))}, "eps must be"),
     "rows": lambda random: ({"rows": _beyond(random, 0, 2**63 - 1, 64)}, "rows must be"),
-    "first of dgamma": lambda random: (
-        {"first_of_dgamma": _beyond(random, -10, 7, 32, signed=True)},
-        "first limb of dgamma must be",
-    ),
-    "first of dbeta": lambda random: (
-        {"first_of_dbeta": _beyond(random, -10, 7, 32, signed=True)},
-        "first limb of dbeta must be",
-    ),
-    "limbs of dgamma": lambda random: (
-        {"limbs_of_dgamma": int(random.integers(11, 500))},
-        "number of limbs of dgamma must be",
-    ),
-    "limbs of dbeta": lambda random: (
-        {"limbs_of_dbeta": int(random.integers(10, 500))},
-        "number of limbs of dbeta must be",
-    ),
-    "axes": lambda random: (
-        {"shape": (1,) * int(random.choice([0, *range(65, 256)]))},
-        "number of axes must be",
-    ),
-    "shape": lambda random: (
-        {"shape": (0, int.from_bytes(random.bytes(8), "little"))},
-        "length of axis 0 must be",
-    ),
-}
+    "first of dgamma": lambda random: ({"first_of_dgamma": _beyond(random, -10, 7, 32,
+        signed=True)}, "first limb of dgamma must be"),
+    "first of dbeta": lambda random: ({"first_of_dbeta": _beyond(random, -10, 7, 32, signed=True)},
+        "first limb of dbeta must be"),
+    "limbs of dgamma": lambda random: ({"limbs_of_dgamma": int(random.integers(11, 500))},
+        "number of limbs of dgamma must be"),
+    "limbs of dbeta": lambda random: ({"limbs_of_dbeta": int(random.integers(10, 500))},
+        "number of limbs of dbeta must be"),
+    "axes": lambda random: ({"shape": (1,) * int(random.choice([0, *range(65, 256)]))},
+        "number of axes must be"),
+    "shape": lambda random: ({"shape": (0, int.from_bytes(random.bytes(8), "little"))},
+        "length of axis 0 must be"),
+}  # fmt: skip
 """For each field, a random value outside of its range, and the message that names it."""
 
 

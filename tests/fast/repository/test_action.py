@@ -14,15 +14,8 @@ from shared.repository.dry_run import ROOT, load_follow_workflow
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are scripts of bash")
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 INPUTS = (
-    "subject",
-    "command",
-    "operation",
-    "baseline",
-    "require",
-    "batch",
-    "arguments",
-    "version",
-)
+    "subject", "command", "operation", "baseline", "require", "batch", "arguments", "version",
+)  # fmt: skip
 INSTALL, JUDGE, JUDGE_AND_STORE, ALL = slice(1), slice(1, 2), slice(1, None), slice(None)
 KERNELS = """
 import numpy as np
@@ -153,13 +146,8 @@ def test_installation(action: Ran, version: str) -> None:
 
 
 HOSTILE = [
-    "$(touch x)",
-    "`touch x`",
-    '"; touch x; "',
-    "'; touch x; '",
-    "a\ntouch x\n",
-    "; touch x",
-]
+    "$(touch x)", "`touch x`", '"; touch x; "', "'; touch x; '", "a\ntouch x\n", "; touch x",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -27,11 +27,7 @@ VIOLATIONS = [
     ("gradient_check/extra", "truenorm.api", "The judge imports neither"),
     ("verify/oracle", "truenorm.kernels", "The judge imports neither"),
     ("verify/oracle", "truenorm.api", "The judge imports neither"),
-    (
-        "verify/oracle",
-        "truenorm.textbook",
-        "verify imports only exact, tools and user_cache",
-    ),
+    ("verify/oracle", "truenorm.textbook", "verify imports only exact, tools and user_cache"),
     ("verify/inputs/families", "truenorm.verify.oracle", "Layers of verify"),
     ("verify/running/command", "truenorm.verify.grading.report", "Layers of verify"),
     ("verify/grading/checks", "truenorm.verify.report", "Layers of verify"),

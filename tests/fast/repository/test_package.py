@@ -19,13 +19,9 @@ import truenorm.verify
 
 ROOT = Path(__file__).parents[3]
 BUILD_FILES = (
-    "LICENSE",
-    "MANIFEST.in",
-    "README.md",
-    "pyproject.toml",
-    "setup.py",
+    "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py",
     "src/truenorm/__init__.py",
-)
+)  # fmt: skip
 IN_SDIST = (
     "CHANGELOG.md",
     "CITATION.cff",
@@ -40,24 +36,14 @@ IN_SDIST = (
     "tests/shared/promise/data/float64-dx.npz",
 )
 NOT_IN_SDIST = (
-    ".ci/check_release.py",
-    ".github/workflows/ci.yml",
-    ".nox/tests/file",
-    ".pre-commit-config.yaml",
-    "benchmarks/environments/torch/file.py",
-    "benchmarks/results/fingerprint.txt",
-    "build/lib/truenorm/api.py",
-    "dist/truenorm.whl",
-    "docs/_build/html/index.html",
-    "examples/.hypothesis/file",
-    "noxfile.py",
-    "src/truenorm/__pycache__/api.cpython-311.pyc",
-    "src/truenorm/kernels/native/_core.abi3.so",
-    "src/truenorm/kernels/native/not_built.txt",
-    "tests/.pytest_cache/file",
-    "tests/full/benchmarks/test_pages.py",
-    "tests/fast/repository/test_links.py",
-)
+    ".ci/check_release.py", ".github/workflows/ci.yml", ".nox/tests/file",
+    ".pre-commit-config.yaml", "benchmarks/environments/torch/file.py",
+    "benchmarks/results/fingerprint.txt", "build/lib/truenorm/api.py", "dist/truenorm.whl",
+    "docs/_build/html/index.html", "examples/.hypothesis/file", "noxfile.py",
+    "src/truenorm/__pycache__/api.cpython-311.pyc", "src/truenorm/kernels/native/_core.abi3.so",
+    "src/truenorm/kernels/native/not_built.txt", "tests/.pytest_cache/file",
+    "tests/full/benchmarks/test_pages.py", "tests/fast/repository/test_links.py",
+)  # fmt: skip
 
 
 # Python with the build flag of a free-threaded one, which has no limited API.
@@ -111,15 +97,8 @@ def test_no_public_function_has_the_name_of_a_module(package: ModuleType) -> Non
 
 def test_import_loads_nothing_heavy_and_starts_no_thread() -> None:
     heavy = [
-        "flint",
-        "ml_dtypes",
-        "matplotlib",
-        "typer",
-        "rich",
-        "torch",
-        "mpi4py",
-        "logging.config",
-    ]
+        "flint", "ml_dtypes", "matplotlib", "typer", "rich", "torch", "mpi4py", "logging.config",
+    ]  # fmt: skip
     loaded = run_python(
         "import sys, threading, truenorm;"
         f"print([name for name in {heavy} if name in sys.modules], threading.active_count())"

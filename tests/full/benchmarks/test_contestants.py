@@ -7,14 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from benchmarks.contestants import (
-    DIRECTIONS,
-    FLOORS,
-    NORMS,
-    TURN,
-    Contest,
-    take_turns,
-)
+from benchmarks.contestants import DIRECTIONS, FLOORS, NORMS, TURN, Contest, take_turns
 from shared.tools.clock import Clock
 
 SHAPE = (2, 3, 40)

@@ -7,14 +7,7 @@ from functools import cache
 import pytest
 
 from benchmarks.common import DOCS, RESULTS
-from benchmarks.stability import (
-    Sweep,
-    demonstrate,
-    from_json,
-    show_at,
-    show_digits,
-    show_row,
-)
+from benchmarks.stability import Sweep, demonstrate, from_json, show_at, show_digits, show_row
 from shared.tools.screen import printed
 
 COMMITTED = from_json((RESULTS / "stability.json").read_text(encoding="utf-8"))

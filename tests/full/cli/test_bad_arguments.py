@@ -109,20 +109,16 @@ def stopped(
 
 TARGETS = [
     ("''", "is a folder; give file.py or file.py:name"),
-    (".", "is a folder; give file.py or file.py:name"),
-    ("nothing.py", "there is no file"),
+    (".", "is a folder; give file.py or file.py:name"), ("nothing.py", "there is no file"),
     ("folder.py", "folder.py is a folder; give file.py or file.py:name"),
     ("text.txt", "text.txt is no Python file; give file.py or file.py:name"),
-    ("syntax.py", "SyntaxError: invalid syntax"),
-    ("latin.py", "SyntaxError"),
-    ("null.py", "null bytes"),
-    ("raises.py", r"RuntimeError: boom \x1b[2J"),
-    ("exits.py", "SystemExit: 0"),
-    ("odd.py", "Odd: odd"),
+    ("syntax.py", "SyntaxError: invalid syntax"), ("latin.py", "SyntaxError"),
+    ("null.py", "null bytes"), ("raises.py", r"RuntimeError: boom \x1b[2J"),
+    ("exits.py", "SystemExit: 0"), ("odd.py", "Odd: odd"),
     ("imports.py", "No module named 'no_such_package'"),
     ("'a\0b.py'", "must not have NUL characters, got 'a\\x00b.py'"),
     ("'a\x1b[2J.py'", r"a\x1b[2J.py"),
-]
+]  # fmt: skip
 """A file that cannot be executed, for verify and gradcheck."""
 
 

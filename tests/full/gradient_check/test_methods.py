@@ -233,33 +233,19 @@ def test_rows_of_different_scale(row_scales: list[float]) -> None:
 
 HARD_POINTS: dict[str, tuple[Any, Any, Any, Any]] = {
     # 1e8 + 1e-12 is 1e8: the difference would be 0/h.
-    "a step at the resolution of the data": (
-        lambda x: x**3,
-        lambda dy, x: 3 * dy * x**2,
-        lambda dy, x: 0 * dy * x,
-        1e8 + 1e-7 * np.arange(4.0),
-    ),
+    "a step at the resolution of the data":
+        (lambda x: x**3, lambda dy, x: 3 * dy * x**2, lambda dy, x: 0 * dy * x,
+        1e8 + 1e-7 * np.arange(4.0)),
     # A first step away the logarithm has no values, but closer it has.
-    "a domain that ends near the point": (
-        np.log,
-        lambda dy, x: dy / x,
-        lambda dy, x: dy / x**2,
-        np.array([1e-3, 1.0, 5.0]),
-    ),
-    "outputs that overflow": (
-        lambda x: (0.1 * np.exp(x), -0.1 * np.exp(x)),
-        lambda dys, x: 0.1 * (dys[0] - dys[1]) * np.exp(x),
-        None,
-        np.array([709.5, -1e4]),
-    ),
-    "large numbers": (
-        lambda x: x / 4,
-        lambda dy, _: dy / 4,
-        None,
-        np.array([1e308, 1.5e308, 1.7e308]),
-    ),
+    "a domain that ends near the point":
+        (np.log, lambda dy, x: dy / x, lambda dy, x: dy / x**2, np.array([1e-3, 1.0, 5.0])),
+    "outputs that overflow":
+        (lambda x: (0.1 * np.exp(x), -0.1 * np.exp(x)), lambda dys,
+        x: 0.1 * (dys[0] - dys[1]) * np.exp(x), None, np.array([709.5, -1e4])),
+    "large numbers": (lambda x: x / 4, lambda dy, _: dy / 4, None,
+        np.array([1e308, 1.5e308, 1.7e308])),
     "subnormal numbers": (lambda x: 2 * x, lambda dy, _: 2 * dy, None, np.array([5e-324, 0.0])),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HARD_POINTS)

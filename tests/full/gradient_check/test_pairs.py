@@ -256,21 +256,16 @@ def small_kink(at: float, x: float) -> PairAndInput:
 
 
 WRONG: dict[str, PairAndInput] = {
-    "a wiggle of 1e-12": (
-        lambda x: x + 1e-12 * np.sin(1e8 * x),
-        lambda dy, _: dy,
-        np.array([1.3, 0.7, -0.4]),
-    ),
-    "structure of a small element": (
-        lambda x: np.stack([x[0] + 1e-8 * np.tanh(x[0] * 1e8), x[1]]),
-        lambda dy, _: dy,
-        np.array([1e-8, 1e8]),
-    ),
+    "a wiggle of 1e-12": (lambda x: x + 1e-12 * np.sin(1e8 * x), lambda dy, _: dy,
+        np.array([1.3, 0.7, -0.4])),
+    "structure of a small element":
+        (lambda x: np.stack([x[0] + 1e-8 * np.tanh(x[0] * 1e8), x[1]]), lambda dy, _: dy,
+        np.array([1e-8, 1e8])),
     "sign of a small element": small_beside(1e-12, 1e5),
     "sign of a tiny element": small_beside(1e-20, 1e5),
     "a small kink": small_kink(0.0, 0.0),
     "near a small kink": small_kink(0.7, 0.7001),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("method", ["auto", "central"])

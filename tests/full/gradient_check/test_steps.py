@@ -37,10 +37,7 @@ LAYER_NORM_LINES: Lines = {
     "dmean": lambda v: -v["rstd"] * sum_of(v["dxhat"]) - 2 * v["dvar"] * mean_of(v["c"]),
     "dx": lambda v: v["dxhat"] * v["rstd"] + (2 * v["c"] * v["dvar"] + v["dmean"]) / 6,
 }
-ONE_PASS: Lines = {
-    **LAYER_NORM,
-    "var": lambda x, mean: mean_of(x**2) - mean**2,
-}
+ONE_PASS: Lines = {**LAYER_NORM, "var": lambda x, mean: mean_of(x**2) - mean**2}
 ONE_PASS_LINES: Lines = {
     **LAYER_NORM_LINES,
     "dmean": lambda v: -v["rstd"] * sum_of(v["dxhat"]) - 2 * v["dvar"] * v["mean"],
@@ -64,48 +61,26 @@ DERIVATIONS = {
 }
 MISTAKES: dict[str, tuple[str, str, Callable[[Gradients], Any]]] = {
     "dxhat without gamma": ("layer norm", "dxhat", lambda v: v["dy"]),
-    "dvar without 1/2": (
-        "layer norm",
-        "dvar",
-        lambda v: -sum_of(v["dxhat"] * v["c"]) * v["rstd"] ** 3,
-    ),
-    "dvar with rstd**2": (
-        "layer norm",
-        "dvar",
-        lambda v: -0.5 * sum_of(v["dxhat"] * v["c"]) * v["rstd"] ** 2,
-    ),
-    "dmean with a wrong sign": (
-        "layer norm",
-        "dmean",
-        lambda v: v["rstd"] * sum_of(v["dxhat"]),
-    ),
+    "dvar without 1/2": ("layer norm", "dvar",
+        lambda v: -sum_of(v["dxhat"] * v["c"]) * v["rstd"] ** 3),
+    "dvar with rstd**2": ("layer norm", "dvar",
+        lambda v: -0.5 * sum_of(v["dxhat"] * v["c"]) * v["rstd"] ** 2),
+    "dmean with a wrong sign": ("layer norm", "dmean", lambda v: v["rstd"] * sum_of(v["dxhat"])),
     "dmean as a mean": ("layer norm", "dmean", lambda v: -v["rstd"] * mean_of(v["dxhat"])),
-    "dmean without the path through var": (
-        "layer norm, variance in one pass",
-        "dmean",
-        lambda v: -v["rstd"] * sum_of(v["dxhat"]),
-    ),
-    "dx without the direct path": (
-        "layer norm",
-        "dx",
-        lambda v: (2 * v["c"] * v["dvar"] + v["dmean"]) / 6,
-    ),
-    "dx without the path through var": (
-        "layer norm",
-        "dx",
-        lambda v: v["dxhat"] * v["rstd"] + v["dmean"] / 6,
-    ),
-    "dx without the path through mean": (
-        "layer norm",
-        "dx",
-        lambda v: v["dxhat"] * v["rstd"] + 2 * v["c"] * v["dvar"] / 6,
-    ),
+    "dmean without the path through var":
+        ("layer norm, variance in one pass", "dmean", lambda v: -v["rstd"] * sum_of(v["dxhat"])),
+    "dx without the direct path":
+        ("layer norm", "dx", lambda v: (2 * v["c"] * v["dvar"] + v["dmean"]) / 6),
+    "dx without the path through var":
+        ("layer norm", "dx", lambda v: v["dxhat"] * v["rstd"] + v["dmean"] / 6),
+    "dx without the path through mean":
+        ("layer norm", "dx", lambda v: v["dxhat"] * v["rstd"] + 2 * v["c"] * v["dvar"] / 6),
     "dgamma without xhat": ("layer norm", "dgamma", lambda v: v["dy"].sum(axis=0)),
     "dbeta of one row": ("layer norm", "dbeta", lambda v: v["dy"][0]),
     "dgamma of RMSNorm with x": ("RMSNorm", "dgamma", lambda v: (v["dy"] * v["x"]).sum(axis=0)),
     "drstd as a mean": ("RMSNorm", "drstd", lambda v: mean_of(v["dxhat"] * v["x"])),
     "dx of RMSNorm without rstd": ("RMSNorm", "dx", lambda v: v["dxhat"] * v["rstd"]),
-}
+}  # fmt: skip
 
 
 def check(name: str, changed: Lines | None = None, **options: Any) -> tn.StepsCheck:
@@ -214,14 +189,11 @@ class TestReport:
         name, gradient, line = MISTAKES["dvar without 1/2"]
         report = str(check(name, {gradient: line}))
         expected = [
-            "FAIL: the mistake is in the line that computes dvar",
-            "  dxhat: PASS, error",
+            "FAIL: the mistake is in the line that computes dvar", "  dxhat: PASS, error",
             "  dvar: FAIL, error",
             "    the mistake is in the line that computes dvar: it depends on right gradients",
-            " only (dxhat)\n",
-            "  dx: FAIL, error",
-            "    dx may be wrong because of dvar (FAIL)",
-        ]
+            " only (dxhat)\n", "  dx: FAIL, error", "    dx may be wrong because of dvar (FAIL)",
+        ]  # fmt: skip
         positions = [report.index(each) for each in expected]
         assert positions == sorted(positions)
 
@@ -261,19 +233,15 @@ class TestArguments:
                 {"a": lambda x, mu: x - mu, "y": lambda a: a},
                 r"step 'a' has the parameter mu: expected names of inputs and earlier steps \(x\)",
             ),
-            (
-                {"a": lambda x, y: x + y, "y": lambda a: a},
-                r"step 'a' has the parameter y: expected names of inputs and earlier steps \(x\)",
-            ),
+            ({"a": lambda x, y: x + y, "y": lambda a: a},
+                r"step 'a' has the parameter y: expected names of inputs and earlier steps \(x\)"),
             ({"a": lambda *x: x[0], "y": lambda a: a}, r"has the parameter \*x"),
             ({"a": lambda x, /: x, "y": lambda a: a}, "has the parameter x"),
             ({"x": lambda x: x, "y": lambda x: x}, "x is an input and a step: rename the step"),
-            (
-                {"a": lambda x: x, "b": lambda x: x, "y": lambda a: a},
-                "no step uses b: remove it, or use it in a step",
-            ),
+            ({"a": lambda x: x, "b": lambda x: x, "y": lambda a: a},
+                "no step uses b: remove it, or use it in a step"),
         ],
-    )
+    )  # fmt: skip
     def test_names(self, steps: Lines, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             tn.gradcheck_steps(steps, doubled, {"x": np.ones(3)})
@@ -295,17 +263,13 @@ class TestArguments:
         ("gradients", "message"),
         [
             ({"dx": np.ones(3)}, "must return a dict of da, dx; got a dict without da"),
-            (
-                {"da": np.ones(3), "dx": np.ones(3), "db": np.ones(3)},
-                "must return a dict of da, dx; got a dict with the unknown db",
-            ),
+            ({"da": np.ones(3), "dx": np.ones(3), "db": np.ones(3)},
+                "must return a dict of da, dx; got a dict with the unknown db"),
             ((np.ones(3), np.ones(3)), "must return a dict of da, dx; got a tuple"),
-            (
-                {"da": np.ones((1, 3)), "dx": np.ones(3)},
-                r"the gradient of a has shape \(1, 3\) but a has shape \(3,\)",
-            ),
+            ({"da": np.ones((1, 3)), "dx": np.ones(3)},
+                r"the gradient of a has shape \(1, 3\) but a has shape \(3,\)"),
         ],
-    )
+    )  # fmt: skip
     def test_gradients(self, gradients: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             tn.gradcheck_steps(DOUBLED, lambda dy: gradients, {"x": np.ones(3)})  # noqa: ARG005

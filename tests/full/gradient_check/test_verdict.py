@@ -157,20 +157,16 @@ def logistic(x: Array) -> Array:
 
 
 FLAT: dict[str, tuple[Callable[[Array], Any], Backward, list[float]]] = {
-    "beside a large constant": (
-        lambda x: 1e8 + 1e-9 * np.arctan(x),
-        lambda dy, x: 1e-9 * dy / (1 + x * x),
-        [0.3, 1.0, 2.0],
-    ),
+    "beside a large constant":
+        (lambda x: 1e8 + 1e-9 * np.arctan(x), lambda dy, x: 1e-9 * dy / (1 + x * x),
+        [0.3, 1.0, 2.0]),
     "tanh": (np.tanh, tanh_backward, [40.0]),
     "tanh beside others": (np.tanh, tanh_backward, [40.0, 41.0]),
     "logistic": (logistic, lambda dy, x: dy * np.exp(-x) / (1 + np.exp(-x)) ** 2, [45.0, 50.0]),
-    "rounded to float32 inside": (
-        lambda x: (1 + 1e-10 * np.arctan(x)).astype(np.float32).astype(np.float64),
-        lambda dy, x: 1e-10 * dy / (1 + x * x),
-        [0.3, 1.0, 2.0],
-    ),
-}
+    "rounded to float32 inside":
+        (lambda x: (1 + 1e-10 * np.arctan(x)).astype(np.float32).astype(np.float64), lambda dy,
+        x: 1e-10 * dy / (1 + x * x), [0.3, 1.0, 2.0]),
+}  # fmt: skip
 
 
 class TestFlatFunctions:

@@ -71,30 +71,17 @@ USUAL = {
 OTHER: dict[str, list[Any]] = {
     "axis": [0, 1, -2, 2**70, -(2**70), 2**63, True, (-1,), (), None, "x", np.int64(-1), Number()],
     "eps": [0.0, -0.0, 1e-12, 1, True, 1e300, 2.0**-200, 5e-324, -1.0, np.nan, np.inf, None, "1"],
-    "rounding": [
-        "fast",
-        "fast",
-        "fast",
-        "".join(["fa", "st"]),
-        "Fast",
-        "",
-        None,
-        1,
-        np.str_("fast"),
-    ],
+    "rounding": ["fast", "fast", "fast", "".join(["fa", "st"]), "Fast", "", None, 1,
+        np.str_("fast")],
     "backend": ["native", "native", "reference", "nope", 1, b"native", ["native"]],
     "threads": [1, 2, 3, 64, 1000, 2**31 - 1, 2**31, 2**70, 0, -1, True, "2", np.int64(2), 1.0],
     "stream": [0, object()],
-}
+}  # fmt: skip
 OTHER["eps"] += [Number(), np.float32(0.5), [1.0], 10**400]
 VARIABLES = [
-    ("TRUENORM_THREADS", "2"),
-    ("TRUENORM_THREADS", "many"),
-    ("TRUENORM_ROUNDING", "fast"),
-    ("TRUENORM_BACKEND", "reference"),
-    ("TRUENORM_BACKEND", ""),
-    ("OMP_NUM_THREADS", "3"),
-]
+    ("TRUENORM_THREADS", "2"), ("TRUENORM_THREADS", "many"), ("TRUENORM_ROUNDING", "fast"),
+    ("TRUENORM_BACKEND", "reference"), ("TRUENORM_BACKEND", ""), ("OMP_NUM_THREADS", "3"),
+]  # fmt: skip
 
 
 def _others(x: Any) -> list[Any]:
@@ -359,10 +346,7 @@ class Fuzzer:
         if name == "backward":
             assert type(results) is tn.Gradients
             types = [None if each is None else each.dtype for each in results[1:]]
-            assert types == [
-                None if saved.gamma is None else saved.gamma.dtype,
-                saved.beta_dtype,
-            ]
+            assert types == [None if saved.gamma is None else saved.gamma.dtype, saved.beta_dtype]
 
 
 @pytest.mark.parametrize("calls", [20_000, pytest.param(10**7, marks=SLOW)])

@@ -36,12 +36,7 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def case_of(
-    rows: int,
-    size: int,
-    dtype: np.dtype[Any] = FLOAT64,
-    *,
-    centred: bool,
-    far: bool = True,
+    rows: int, size: int, dtype: np.dtype[Any] = FLOAT64, *, centred: bool, far: bool = True
 ) -> Case:
     """Return a case; with `far`, some rows leave the range of fast arithmetic."""
     random = np.random.default_rng(7)

@@ -57,10 +57,7 @@ def some_rows(rows: int) -> Array:
     return np.unique(np.clip(chosen, 0, rows - 1))
 
 
-@pytest.mark.parametrize(
-    ("rows", "size"),
-    [(10_000_000, 1), (10_000_000, 8), (2, 4_000_000)],
-)
+@pytest.mark.parametrize(("rows", "size"), [(10_000_000, 1), (10_000_000, 8), (2, 4_000_000)])
 def test_both_backends(rows: int, size: int) -> None:
     x, dy = noise(rows, size, np.float32, 0), noise(rows, size, np.float32, 1)
     gamma, beta = np.random.default_rng(2).standard_normal((2, size)).astype(x.dtype)

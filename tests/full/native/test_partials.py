@@ -244,16 +244,10 @@ def test_sums_of_fixed_point_numbers() -> None:
 def test_adding_mismatched_limbs_raises() -> None:
     good = np.ones((2, 3), np.int64)
     bad = [
-        np.ones((2, 4), np.int64),
-        np.ones(3, np.int64),
-        np.ones((2, 3), np.int32),
-        np.ones((2, 3)),
-        np.ones((2, 3), np.uint64),
-        np.ones((3, 2), np.int64).T,
-        np.ones((2, 0), np.int64),
-        None,
-        b"limbs",
-    ]
+        np.ones((2, 4), np.int64), np.ones(3, np.int64), np.ones((2, 3), np.int32),
+        np.ones((2, 3)), np.ones((2, 3), np.uint64), np.ones((3, 2), np.int64).T,
+        np.ones((2, 0), np.int64), None, b"limbs",
+    ]  # fmt: skip
     for each in bad:
         for pair in ((0, good, 0, each), (0, each, 0, good)):
             with pytest.raises(ValueError, match="two C-contiguous int64 arrays"):

@@ -209,11 +209,7 @@ class TestErrors:
     @pytest.mark.parametrize("number", [0, 1])
     @pytest.mark.parametrize("name", ["NativeForward", "NativeBackward"])
     def test_in_a_block(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        name: str,
-        number: int,
-        error: type[BaseException],
+        self, monkeypatch: pytest.MonkeyPatch, name: str, number: int, error: type[BaseException]
     ) -> None:
         from truenorm.kernels.native import blocks
 

@@ -232,6 +232,5 @@ def test_columns_select() -> None:
     for every, selected in zip(whole, part, strict=True):
         assert_bits(selected, array(every)[..., some])
     assert_bits(
-        correct_forward(x, gamma, gamma, 1.0, some),
-        correct_forward(x, gamma, gamma, 1.0)[:, some],
+        correct_forward(x, gamma, gamma, 1.0, some), correct_forward(x, gamma, gamma, 1.0)[:, some]
     )

@@ -204,10 +204,7 @@ def test_finding_that_follows(session: Session) -> None:
     done = session.run("both_wrong, cases=SMALL", "-k", "accuracy")
     assert done.parseoutcomes()["failed"] >= 2
     done.stdout.fnmatch_lines(
-        [
-            "likely cause  the variance is divided*",
-            "likely cause  *follow* from y, float32, acc*",
-        ]
+        ["likely cause  the variance is divided*", "likely cause  *follow* from y, float32, acc*"]
     )
 
 

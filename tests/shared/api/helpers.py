@@ -43,11 +43,7 @@ class Inputs(NamedTuple):
 
 
 def both_passes(
-    inputs: Inputs,
-    backend: str | None = None,
-    rounding: str = "correct",
-    *,
-    centred: bool = True,
+    inputs: Inputs, backend: str | None = None, rounding: str = "correct", *, centred: bool = True
 ) -> tuple[Array, Array, Array | None, Array | None]:
     """Return y, dx, dgamma and dbeta of layer norm, or of RMSNorm, which ignores beta."""
     x, gamma, beta, dy, axis, eps = inputs
