@@ -10,7 +10,6 @@ import pytest
 import truenorm as tn
 from shared.partials.cases import (
     NARROW,
-    first_within,
     merge_at_random,
     mixed_cases,
     near_midpoints,
@@ -112,16 +111,6 @@ def test_terms_near_midpoints_are_rounded_correctly(backend: str, *, centred: bo
         assert has_right_bytes(case, backend)
 
 
-def test_search_for_midpoints_finds_the_first() -> None:
-    random = np.random.default_rng(2)
-    for _ in range(500):
-        modulus = int(random.integers(2, 200))
-        a, low, width = (int(random.integers(1, modulus)) for _ in range(3))
-        high = min(low + width // 4, modulus - 1)
-        hits = [m for m in range(modulus) if low <= a * m % modulus <= high]
-        assert first_within(a, modulus, low, high) == (hits[0] if hits else None)
-
-
 def has_right_bytes(case: Case, backend: str = "reference") -> bool:
     return partial_of(case, backend).tobytes() == Expected(case).to_bytes()
 
@@ -217,10 +206,3 @@ def test_bins_without_a_limit_lose_bits(monkeypatch: pytest.MonkeyPatch) -> None
     assert partial_of(case, "reference") == right
     monkeypatch.setattr(columns, "MAX_ROWS", 2**20)
     assert partial_of(case, "reference") != right
-
-
-def test_rows_of_one_element() -> None:
-    """Layer norm has no terms here; for RMSNorm, xhat is close to 1 or -1."""
-    for case in mixed_cases(FLOAT32, 5, 1, 14):
-        for backend in BACKENDS:
-            assert has_right_bytes(case, backend), str(case)
