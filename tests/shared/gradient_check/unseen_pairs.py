@@ -96,53 +96,31 @@ def _normal_pdf(x):
 # Dense layers, broadcasting, einsum
 
 
-def affine(x, w, b):
-    return x @ w + b
-
-
-def affine_back_tiny_feature(dy, x, w, b):
-    dw = x.T @ dy
-    dw[-1] *= 2.0
-    return dy @ w.T, dw, dy.sum(axis=0)
-
-
-def three_way_back(dy, a, b, c):
-    da = (dy * (b + c)).sum(axis=1, keepdims=True)
-    db = (dy * a).sum(axis=(0, 2))[:, None]
-    dc = np.asarray((dy * a).sum())
-    return da, db, dc
-
-
-def outer_plus_back_axis(dy, a, b):
-    da = (dy * (b + np.cos(a))).sum(axis=0)[:, None]
-    return da, (dy * a).sum(axis=0, keepdims=True)
-
-
-def bilinear_back_swapped(dy, x, w, z):
-    dx = np.einsum("bo,oij,bj->bi", dy, w, z)
-    dz = np.einsum("bo,oij,bi->bj", dy, w, x)
-    return dx, np.einsum("bi,bo,bj->oji", x, dy, z), dz
-
-
 def ridge_back_half_penalty(dy, w, x, t):
     e = dy * (x @ w - t) / t.size
     return x.T @ e + dy * 1e-3 * w, np.outer(e, w), -e
 
 
 # fmt: off
-_right("affine_minibatch", affine, lambda dy, x, w, b: (dy @ w.T, x.T @ dy, dy.sum(axis=0)),
-       _normals(1, (8, 5), (5, 4), (4,)), "textbook formula")
-_right("three_way_broadcast_with_scalar", lambda a, b, c: a * b + c * a, three_way_back,
+_right("affine_minibatch", lambda x, w, b: x @ w + b,
+       lambda dy, x, w, b: (dy @ w.T, x.T @ dy, dy.sum(axis=0)), _normals(1, (8, 5), (5, 4), (4,)),
+       "textbook formula")
+_right("three_way_broadcast_with_scalar", lambda a, b, c: a * b + c * a,
+       lambda dy, a, b, c: ((dy * (b + c)).sum(axis=1, keepdims=True), (dy * a).sum(axis=(0,
+        2))[:, None], np.asarray((dy * a).sum())),
        [_normal(4, 4, 1, 3), _normal(5, 5, 1), np.array(-0.37)],
        "every gradient is summed over exactly the axes its input was broadcast over")
-_wrong("affine_tiny_feature_doubled", affine, affine_back_tiny_feature,
+_wrong("affine_tiny_feature_doubled", lambda x, w, b: x @ w + b,
+       lambda dy, x, w, b: (dy @ w.T, x.T @ dy * [[1.0], [1.0], [1.0], [2.0]], dy.sum(axis=0)),
        [_normal(9, 10, 4) * np.array([1.0, 30.0, 1e-2, 1e-6]), _normal(10, 4, 3), _normal(11, 3)],
        "the weight gradient of the feature with values near 1e-6 is doubled")
-_wrong("outer_broadcast_wrong_axis", lambda a, b: a * b + np.sin(a), outer_plus_back_axis,
-       _normals(12, (6, 1), (1, 6)),
+_wrong("outer_broadcast_wrong_axis", lambda a, b: a * b + np.sin(a),
+       lambda dy, a, b: ((dy * (b + np.cos(a))).sum(axis=0)[:, None], (dy * a).sum(axis=0,
+        keepdims=True)), _normals(12, (6, 1), (1, 6)),
        "da is summed over axis 0 and reshaped; it should be summed over axis 1")
 _wrong("bilinear_form_swapped_indices", lambda x, w, z: np.einsum("bi,oij,bj->bo", x, w, z),
-       bilinear_back_swapped, _normals(17, (6, 4), (3, 4, 4), (6, 4)),
+       lambda dy, x, w, z: (np.einsum("bo,oij,bj->bi", dy, w, z), np.einsum("bi,bo,bj->oji", x,
+        dy, z), np.einsum("bo,oij,bi->bj", dy, w, x)), _normals(17, (6, 4), (3, 4, 4), (6, 4)),
        "the weight gradient has its last two (equally long) axes swapped")
 _wrong("ridge_penalty_factor_two",
        lambda w, x, t: np.asarray(0.5 * ((x @ w - t) ** 2).mean() + 1e-3 * (w * w).sum()),
@@ -443,10 +421,6 @@ def groupnorm_back_interleaved(dy, x, gamma):
     return _interleaved_back(dg, x.shape), dgamma
 
 
-def l2_rows(x):
-    return x / np.sqrt((x * x).sum(axis=1, keepdims=True))
-
-
 def l2_rows_back(dy, x, *, through_norm=True):
     norm = np.sqrt((x * x).sum(axis=1, keepdims=True))
     y = x / norm
@@ -485,19 +459,17 @@ _wrong("rmsnorm_float32_gamma_missing", partial(rmsnorm, eps=1e-6),
 _wrong("groupnorm_groups_interleaved", groupnorm, groupnorm_back_interleaved,
        _normals(91, (2, 6, 5), (6,)),
        "backward takes every third channel as a group, forward takes neighbours")
-_right("l2_rows_of_very_different_scale", l2_rows, l2_rows_back,
+_right("l2_rows_of_very_different_scale",
+       lambda x: x / np.sqrt((x * x).sum(axis=1, keepdims=True)), l2_rows_back,
        [_normal(93, 5, 4) * np.array([[1e-6], [1.0], [1e6], [1e-2], [1e3]])],
        "projection onto the tangent space; gradients range from 1e-6 to 1e6")
-_wrong("l2_rows_norm_held_constant", l2_rows, partial(l2_rows_back, through_norm=False),
-       [_normal(94, 4, 6, scale=10.0)], "the norm is treated as a constant")
+_wrong("l2_rows_norm_held_constant", lambda x: x / np.sqrt((x * x).sum(axis=1, keepdims=True)),
+       partial(l2_rows_back, through_norm=False), [_normal(94, 4, 6, scale=10.0)],
+       "the norm is treated as a constant")
 # fmt: on
 
 
 # Softmax family and losses
-
-
-def softmax_t(x, *, temperature):
-    return _softmax(x / temperature)
 
 
 def softmax_t_back(dy, x, *, temperature, used):
@@ -622,11 +594,6 @@ def gaussian_mixture_back(dy, x, logits, mu, log_s):
     return (r * z / s).sum(axis=1), dlogits, -(r * z / s).sum(axis=0), (r - r * z * z).sum(axis=0)
 
 
-def shifted_softmax_back(dy, x, shift):
-    p = _softmax(x)
-    return p * (dy - (dy * p).sum(axis=-1, keepdims=True)), None
-
-
 def crf_log_partition(unary, trans):
     alpha = unary[0]
     for u in unary[1:]:
@@ -651,11 +618,11 @@ def crf_log_partition_back(dy, unary, trans):
 
 
 # fmt: off
-_right("softmax_low_temperature", partial(softmax_t, temperature=0.03),
+_right("softmax_low_temperature", lambda x: _softmax(x / 0.03),
        partial(softmax_t_back, temperature=0.03, used=0.03),
        [_normal(101, 6, 9) * np.array([[1.0], [0.05], [1.0], [0.2], [0.02], [0.5]])],
        "textbook formula; some rows are saturated, others are not")
-_wrong("softmax_temperature_forgotten", partial(softmax_t, temperature=0.9),
+_wrong("softmax_temperature_forgotten", lambda x: _softmax(x / 0.9),
        partial(softmax_t_back, temperature=0.9, used=1.0), [_normal(102, 5, 7, dtype=np.float32)],
        "the factor 1/temperature is missing (float32)")
 _right("log_softmax_wide_logits", _log_softmax,
@@ -679,8 +646,8 @@ _wrong("huber_rare_branch_without_delta", huber, partial(huber_back, slope=1.0),
 _right("squared_multiclass_hinge", squared_hinge, squared_hinge_back, [_normal(114, 6, 7)],
        "the label's score collects the negative sum of the others")
 _wrong("kl_of_two_gaussians_term_missing",
-       lambda m1, l1, m2, l2: (0.5 * (l2 - l1 + (np.exp(l1)
-        + (m1 - m2) ** 2) / np.exp(l2) - 1.0).sum(axis=1)), partial(kl_gaussians_back, full=False),
+       lambda m1, l1, m2, l2: (0.5 * (l2 - l1 + (np.exp(l1) + (m1 - m2) ** 2) / np.exp(l2) -
+        1.0).sum(axis=1)), partial(kl_gaussians_back, full=False),
        [_normal(119 + i, 4, 6, scale=0.5) for i in range(4)],
        "the gradient of the second log-variance lacks the squared distance of the means")
 _right("contrastive_loss_learned_scale", contrastive, contrastive_back,
@@ -693,7 +660,8 @@ _right("gaussian_mixture_likelihood", gaussian_mixture, gaussian_mixture_back,
        [_normal(127, 15, scale=2.0), _normal(128, 3), _normal(129, 3, scale=2.0), _normal(130, 3)],
        "responsibilities times the derivatives of the components")
 _right("softmax_row_shift_none", lambda x, shift: _softmax(x + shift[:, None]),
-       shifted_softmax_back, [_normal(131, 4, 6), _normal(132, 4, scale=3.0)],
+       lambda dy, x, shift: (softmax_t_back(dy, x, temperature=1.0, used=1.0), None),
+       [_normal(131, 4, 6), _normal(132, 4, scale=3.0)],
        "softmax does not change with a shift of the row, so None (zero) is true")
 _right("crf_log_partition", crf_log_partition, crf_log_partition_back,
        [_normal(133, 7, 4, scale=2.0), _normal(134, 4, 4)],
@@ -720,10 +688,6 @@ def gelu_erf_back(dy, x, *, c):
     return dy * (_normal_cdf(x) + x * c * np.exp(-0.5 * x * x))
 
 
-def silu(x):
-    return x * _sigmoid(x)
-
-
 def silu_back(dy, x, *, cut=-math.inf):
     s = _sigmoid(x)
     return np.where(x < cut, 0.0, dy * (s + x * s * _sigmoid(-x)))
@@ -742,11 +706,6 @@ def softplus_back(dy, x, *, beta, threshold=math.inf):
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
-def steep_tanh_back(dy, x):
-    y = np.tanh(1e3 * x)
-    return dy * 1e3 * (1.0 - y * y)
-
-
 def prelu_back_in_place(dy, x, slope):
     negative = x <= 0
     dslope = np.where(negative, dy * x, 0.0).sum(axis=(0, 2))
@@ -757,16 +716,6 @@ def prelu_back_in_place(dy, x, slope):
 def leaky_in_place(x):
     x[x < 0] *= 0.1
     return x
-
-
-def log_power_back(dy, x):
-    r = np.sqrt(x)
-    return dy * (r / x + 0.5 * np.log(x) / r)
-
-
-def gauss_bump_back_tail(dy, x):
-    y = np.exp(-0.5 * x * x)
-    return dy * -x * np.where(y < 1e-6, 2.0 * y, y)
 
 
 def logistic_map(x, r):
@@ -795,10 +744,10 @@ _wrong("gelu_tanh_constant_mistyped", gelu_tanh, partial(gelu_tanh_back, cubic=0
 _wrong("gelu_erf_constant_truncated", lambda x: x * _normal_cdf(x),
        partial(gelu_erf_back, c=0.3989), [_normal(142, 40)],
        "1/sqrt(2 pi) is truncated to 0.3989 (relative error 1e-4)")
-_right("silu_saturated_both_sides", silu, silu_back,
+_right("silu_saturated_both_sides", lambda x: x * _sigmoid(x), silu_back,
        [np.concatenate([_normal(143, 30, scale=3.0), [-600.0, -90.0, -38.0, 37.0, 700.0]])],
        "product rule with stable sigmoids")
-_wrong("silu_negative_tail_cut", silu, partial(silu_back, cut=-5.0),
+_wrong("silu_negative_tail_cut", lambda x: x * _sigmoid(x), partial(silu_back, cut=-5.0),
        [np.append(_normal(144, 30), [-5.6, -8.0])],
        "two elements below -5 get gradient zero, the true one being about -0.01")
 _right("softplus_beta_wide", partial(softplus, beta=3.0), partial(softplus_back, beta=3.0),
@@ -812,7 +761,8 @@ _wrong("selu_alpha_rounded",
        lambda x: _SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0.0))),
        lambda dy, x: dy * _SELU_SCALE * np.where(x > 0, 1.0, 1.6733 * np.exp(np.minimum(x, 0.0))),
        [_normal(147, 40)], "alpha is rounded to 1.6733 in backward: 2.2e-5 off for negative x")
-_right("tanh_steep_and_saturated", lambda x: np.tanh(1e3 * x), steep_tanh_back,
+_right("tanh_steep_and_saturated", lambda x: np.tanh(1e3 * x),
+       lambda dy, x: dy * 1e3 * (1.0 - np.tanh(1e3 * x) ** 2),
        [np.concatenate([_normal(148, 30, scale=1e-3), [0.019, -0.012, 1.0, -0.5]])],
        "1 - tanh^2 times the slope; cancels where saturated, which is only rounding")
 _right("prelu_backward_writes_into_dy", lambda x, slope: np.where(x > 0, x, slope[:, None] * x),
@@ -821,14 +771,17 @@ _right("prelu_backward_writes_into_dy", lambda x, slope: np.where(x > 0, x, slop
 _right("leaky_relu_forward_in_place", leaky_in_place, lambda dy, x: np.where(x < 0, 0.1 * dy, dy),
        [_uniform(150, 0.05, 2.0, 5, 8) * np.where(_normal(151, 5, 8) > 0, 1.0, -1.0)],
        "right formula; forward overwrites its input and returns it")
-_right("log_sqrt_over_16_decades", lambda x: np.log(x) * np.sqrt(x), log_power_back,
+_right("log_sqrt_over_16_decades", lambda x: np.log(x) * np.sqrt(x),
+       lambda dy, x: dy * (np.sqrt(x) / x + 0.5 * np.log(x) / np.sqrt(x)),
        [10.0 ** np.linspace(-8.0, 8.0, 41)], "product rule; gradients range from 1e-3 to 1e5")
 _right("expm1_ratio_cancelling_backward", lambda x: np.expm1(x) / x,
        lambda dy, x: dy * (x * np.exp(x) - np.expm1(x)) / (x * x),
        [np.concatenate([np.geomspace(1e-4, 5.0, 15), -np.geomspace(1e-4, 5.0, 15)])],
        "quotient rule; cancellation for small x costs digits only")
-_wrong("gauss_bump_doubled_where_tiny", lambda x: np.exp(-0.5 * x * x), gauss_bump_back_tail,
-       [np.linspace(-6.3, 6.1, 48)], "the gradient is doubled where the value is below 1e-6")
+_wrong("gauss_bump_doubled_where_tiny", lambda x: np.exp(-0.5 * x * x),
+       lambda dy, x: dy * -x * np.exp(-0.5 * x * x) * np.where(np.exp(-0.5 * x * x) < 1e-6, 2.0,
+        1.0), [np.linspace(-6.3, 6.1, 48)],
+       "the gradient is doubled where the value is below 1e-6")
 _wrong("clip_gradient_passed_through", lambda x, scale: scale * np.clip(x, -2.0, 2.0),
        lambda dy, x, scale: (dy * scale, np.asarray((dy * np.clip(x, -2.0, 2.0)).sum())),
        [np.append(_uniform(152, -1.9, 1.9, 28), [2.3, -2.6]), np.array(1.7)],
@@ -843,10 +796,6 @@ _right("logistic_map_12_iterations", logistic_map, logistic_map_back,
 
 _TOKENS = np.random.default_rng(160).integers(0, 64, 50)
 _FEW_TOKENS = np.array([4, 1, 7, 1, 0, 5, 5, 5, 2])
-
-
-def embedding(table, *, tokens):
-    return table[tokens] * math.sqrt(table.shape[1])
 
 
 def embedding_back(dy, table, *, tokens, add=True):
@@ -938,10 +887,11 @@ def reaction_diffusion_back_corner(dy, x):
 
 
 # fmt: off
-_right("embedding_1280_float32", partial(embedding, tokens=_TOKENS),
+_right("embedding_1280_float32", lambda table: table[_TOKENS] * math.sqrt(table.shape[1]),
        partial(embedding_back, tokens=_TOKENS), [_normal(161, 64, 20, dtype=np.float32)],
        "repeated tokens are accumulated with add.at; unused rows get zero")
-_wrong("embedding_repeated_tokens_lost", partial(embedding, tokens=_FEW_TOKENS),
+_wrong("embedding_repeated_tokens_lost",
+       lambda table: table[_FEW_TOKENS] * math.sqrt(table.shape[1]),
        partial(embedding_back, tokens=_FEW_TOKENS, add=False), [_normal(162, 8, 3)],
        "dt[tokens] += g keeps only one of the contributions of a repeated token")
 _right("cumprod_with_a_zero", np.cumprod, cumprod_back,
@@ -968,11 +918,6 @@ _wrong("reaction_diffusion_one_of_1200", reaction_diffusion, reaction_diffusion_
 # Linear algebra and geometry
 
 
-def inverse_back(dy, a):
-    y = np.linalg.inv(a)
-    return -y.T @ dy @ y.T
-
-
 def cholesky_back(dy, a):
     low = np.linalg.cholesky(0.5 * (a + a.T))
     p = np.tril(low.T @ np.tril(dy))
@@ -985,11 +930,6 @@ def cholesky_back(dy, a):
 def solve_back(dy, a, b):
     db = np.linalg.solve(a.T, dy)
     return -db @ np.linalg.solve(a, b).T, db
-
-
-def eigenvalues_back(dy, a):
-    v = np.linalg.eigh(0.5 * (a + a.T))[1]
-    return (v * dy) @ v.T
 
 
 def distances(x, y):
@@ -1025,7 +965,8 @@ def _spread(n, seed, low, high):
 
 
 # fmt: off
-_right("inverse_of_hilbert_matrix", lambda a: np.linalg.inv(a), inverse_back,
+_right("inverse_of_hilbert_matrix", lambda a: np.linalg.inv(a),
+       lambda dy, a: -np.linalg.inv(a).T @ dy @ np.linalg.inv(a).T,
        [1.0 / (np.arange(5)[:, None] + np.arange(5)[None, :] + 1.0)],
        "textbook formula at a matrix of condition 5e5")
 _wrong("determinant_untransposed", lambda a: np.asarray(np.linalg.det(a)),
@@ -1037,8 +978,9 @@ _right("cholesky_factor", lambda a: np.linalg.cholesky(0.5 * (a + a.T)), cholesk
 _right("solve_condition_1e4", lambda a, b: np.linalg.solve(a, b), solve_back,
        [_spread(6, 183, 1e-3, 10.0), _normal(185, 6, 2)],
        "adjoint solve at an ill-conditioned matrix")
-_right("symmetric_eigenvalues", lambda a: np.linalg.eigvalsh(0.5 * (a + a.T)), eigenvalues_back,
-       [_normal(186, 6, 6) + np.diag(np.arange(6) * 2.0)],
+_right("symmetric_eigenvalues", lambda a: np.linalg.eigvalsh(0.5 * (a + a.T)),
+       lambda dy, a: np.linalg.eigh(0.5 * (a + a.T))[1] * dy @ np.linalg.eigh(0.5 * (a +
+        a.T))[1].T, [_normal(186, 6, 6) + np.diag(np.arange(6) * 2.0)],
        "projections on the eigenvectors; the eigenvalues are well apart")
 _right("distances_offset_1e3", distances, distances_back, _normals(187, (6, 3), (5, 3), shift=1e3),
        "unit vectors between the points")
@@ -1056,11 +998,6 @@ def circular_back(dy, x, w, *, conj_dx=True):
     fw = np.fft.rfft(w)
     dx = np.fft.irfft(g * (np.conj(fw) if conj_dx else fw), n=x.size)
     return dx, np.fft.irfft(g * np.conj(np.fft.rfft(x)), n=x.size)
-
-
-def power_spectrum(x):
-    f = np.fft.rfft(x)
-    return (f.real**2 + f.imag**2) / x.shape[-1]
 
 
 def power_spectrum_back(dy, x, *, one_sided=True):
@@ -1131,9 +1068,10 @@ _wrong("circular_convolution_conjugate_missing",
        lambda x, w: np.fft.irfft(np.fft.rfft(x) * np.fft.rfft(w), n=x.size),
        partial(circular_back, conj_dx=False), _normals(202, (24,), (24,)),
        "dx is a convolution with w; the conjugate for the correlation is missing")
-_right("power_spectrum_odd_length", power_spectrum, power_spectrum_back, [_normal(204, 3, 21)],
+_right("power_spectrum_odd_length", lambda x: np.abs(np.fft.rfft(x)) ** 2 / x.shape[-1],
+       power_spectrum_back, [_normal(204, 3, 21)],
        "inner bins of the one-sided spectrum are halved for irfft")
-_wrong("power_spectrum_two_sided_gradient", power_spectrum,
+_wrong("power_spectrum_two_sided_gradient", lambda x: np.abs(np.fft.rfft(x)) ** 2 / x.shape[-1],
        partial(power_spectrum_back, one_sided=False), [_normal(205, 2, 16)],
        "inner bins are counted twice")
 _wrong("spectral_gain_normalisation",
@@ -1271,10 +1209,6 @@ def heat_back(dy, u, kappa):
 _GAS = 8.31446261815324
 
 
-def arrhenius(a, energy, temp):
-    return a * np.exp(-energy / (_GAS * temp))
-
-
 def arrhenius_back(dy, a, energy, temp, *, gas=_GAS):
     e = np.exp(-energy / (_GAS * temp))
     k = a * e
@@ -1302,12 +1236,6 @@ def gravity_back(dy, x, mass):
 
 
 _LIGHT = 299792458.0
-
-
-def relativistic_back_rounded(dy, p, m):
-    c = 2.998e8
-    e = np.sqrt((p * c) ** 2 + (m * c**2) ** 2)
-    return dy * p * c**2 / e, dy * m * c**4 / e
 
 
 _DEGREE = math.pi / 180.0
@@ -1363,17 +1291,22 @@ _wrong("lennard_jones_switch_held_constant", lennard_jones,
        "the derivative of the switching function is missing: only the longest pairs notice")
 _right("heat_equation_20_steps", heat, heat_back, [_normal(252, 32), np.array(0.2)],
        "adjoint of the linear step; the 0-d diffusivity collects every step")
-_right("arrhenius_si_units", arrhenius, arrhenius_back,
+_right("arrhenius_si_units", lambda a, energy, temp: a * np.exp(-energy / (_GAS * temp)),
+       arrhenius_back,
        [_uniform(253, 1e12, 2e13, 6), _uniform(254, 5e4, 9e4, 6), np.array([412.0])],
        "textbook formula; inputs of 1e13, 1e5 and 1e2")
-_wrong("arrhenius_gas_constant_rounded", arrhenius, partial(arrhenius_back, gas=8.314),
+_wrong("arrhenius_gas_constant_rounded",
+       lambda a, energy, temp: a * np.exp(-energy / (_GAS * temp)),
+       partial(arrhenius_back, gas=8.314),
        [_uniform(255, 1e12, 2e13, 6), _uniform(256, 5e4, 9e4, 6), np.array([655.0])],
        "backward uses 8.314 for the gas constant: 5.6e-5 off")
 _right("gravity_si_units", gravity, gravity_back,
        [_normal(257, 5, 3, scale=1.5e11), np.array([1.989e30, 5.97e24, 6.4e23, 1.9e27, 7.3e22])],
        "Newton's law; an output of -1.7e36, gradients from 1e6 to 1e25")
 _wrong("relativistic_energy_light_speed_rounded",
-       lambda p, m: np.sqrt((p * _LIGHT) ** 2 + (m * _LIGHT**2) ** 2), relativistic_back_rounded,
+       lambda p, m: np.sqrt((p * _LIGHT) ** 2 + (m * _LIGHT**2) ** 2),
+       lambda dy, p, m: (dy * p * 2.998e8**2 / np.hypot(p * 2.998e8, m * 2.998e8**2),
+        dy * m * 2.998e8**4 / np.hypot(p * 2.998e8, m * 2.998e8**2)),
        [_uniform(258, 1e-19, 2e-18, 12), _uniform(259, 1e-28, 5e-27, 12)],
        "backward uses 2.998e8 for the speed of light: 2.5e-5 off")
 _wrong("haversine_degree_rounded", haversine, haversine_back_degree,
