@@ -40,39 +40,17 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     )
     run("verify", "x.py:mine", *options.split())
     default = {
-        "operation": None,
-        "recipe": "",
-        "largest": None,
-        "kappa": None,
-        "shapes": (),
-        "data": (),
-        "level": "quick",
-        "require": "stable",
-        "strict": False,
-        "dtypes": None,
-        "start_seconds": 120.0,
-        "baseline": None,
-        "executor": None,
-        "progress": ANY,
-        "batch": "require",
-        "time": 60.0,
-    }
+        "operation": None, "recipe": "", "largest": None, "kappa": None, "shapes": (), "data": (),
+        "level": "quick", "require": "stable", "strict": False, "dtypes": None,
+        "start_seconds": 120.0, "baseline": None, "executor": None, "progress": ANY,
+        "batch": "require", "time": 60.0,
+    }  # fmt: skip
     other = default | {
-        "operation": "rms_norm",
-        "recipe": "early",
-        "largest": 1e4,
-        "kappa": 10.0,
-        "shapes": ["4x5", "6x7"],
-        "data": [Path("a.npz")],
-        "level": "full",
-        "require": "faithful",
-        "strict": True,
-        "dtypes": ["float16", "float64"],
-        "start_seconds": 7.0,
-        "baseline": Path("known.json"),
-        "batch": "warn",
-        "time": 9.0,
-    }
+        "operation": "rms_norm", "recipe": "early", "largest": 1e4, "kappa": 10.0,
+        "shapes": ["4x5", "6x7"], "data": [Path("a.npz")], "level": "full", "require": "faithful",
+        "strict": True, "dtypes": ["float16", "float64"], "start_seconds": 7.0,
+        "baseline": Path("known.json"), "batch": "warn", "time": 9.0,
+    }  # fmt: skip
     assert calls == [(("x.py",), default), (("x.py:mine",), other)]
 
 

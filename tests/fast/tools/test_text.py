@@ -117,24 +117,6 @@ def test_json_file_in_a_new_folder(tmp_path: Path) -> None:
     assert read(text) == {"a": "nan"}
 
 
-@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("SVG", b"<?xml")])
-def test_figures_are_reproducible(tmp_path: Path, ending: str, start: bytes) -> None:
-    from matplotlib.figure import Figure  # they take a second to import
-
-    from benchmarks.picture import save
-
-    files = [tmp_path / f"{name}.{ending}" for name in ("first", "second")]
-    for file in files:
-        figure = Figure()
-        figure.add_subplot().plot([1, 2], label="a")
-        figure.legend()
-        save(figure, file)
-    first, second = (file.read_bytes() for file in files)
-    assert first.startswith(start)
-    assert first == second
-    assert ending == "png" or b">a</text>" in first
-
-
 def test_rich_table_wraps_only_the_columns_that_may_wrap() -> None:
     def show(console: Any) -> None:
         table = rich_table("lrw", ["name", "ms", "note"], widths=[6, 0, 0])

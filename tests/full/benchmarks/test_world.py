@@ -194,7 +194,7 @@ def test_readme_matches_results() -> None:
 
 
 def test_times_of_the_readme_are_divided_by_those_of_pytorch() -> None:
-    def figure(shape: str, direction: str, name: str) -> dict[str, Any]:
+    def figure(shape: list[int], direction: str, name: str) -> dict[str, Any]:
         time = 2.0 if name.startswith("truenorm fast") else 4.0
         return {"shape": shape, "direction": direction, "contestant": name, "time": time}
 

@@ -22,8 +22,7 @@ from shared.fibers.runtime import (
     results_on,
 )
 from shared.promise.families import DTYPES, Case, usual_case
-from truenorm.exact import FLOAT32
-from truenorm.kernels.gpu.plan import KERNELS, STORAGES, WARP, Plan, source_of
+from truenorm.kernels.gpu.plan import KERNELS, STORAGES, source_of
 from truenorm.kernels.gpu.runtime import DeviceArray, widened
 from truenorm.kernels.rows import format_of
 
@@ -82,21 +81,6 @@ def test_same_bits_as_opencl(dtype: str, centred: bool, shape: tuple[int, int]) 
     recorders = [Recorder(Fibers(0)), Recorder(opencl_runtime())]
     assert results_on(recorders[0], case) == results_on(recorders[1], case)
     assert recorders[0].launches == recorders[1].launches
-
-
-def test_shapes_cover_every_branch() -> None:
-    """Teams below, of and above a warp; rows in registers and not."""
-    plans = {
-        (kernel, size): Plan.of(kernel, size, FLOAT32, centred=True, correct=True)
-        for kernel in ("forward", "backward")
-        for _, size in (*SHAPES, *LONG_SHAPES)
-    }
-    for kernel in ("forward", "backward"):
-        of_kernel = [plan for (name, _), plan in plans.items() if name == kernel]
-        assert {np.sign(plan.team - WARP) for plan in of_kernel} == {-1, 0, 1}
-        assert {plan.vector for plan in of_kernel} >= {1, 2, 4}
-    assert {plans["forward", size].x_in_registers for _, size in LONG_SHAPES} == {False, True}
-    assert {plans["backward", size].sums_in_registers for _, size in LONG_SHAPES} == {False, True}
 
 
 @SLOW

@@ -64,19 +64,6 @@ def run(code: str, *arguments: str) -> list[str]:
     return run_python(source, *arguments, seconds=SECONDS)
 
 
-@pytest.mark.parametrize("rounding", ["correct", "fast"])
-@pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
-def test_bits_do_not_depend_on_threads(rounding: str, *, centred: bool) -> None:
-    for shape in SHAPES:
-        case = usual_case("normal", *shape, FLOAT32)
-        case = case if centred else case.as_rms_norm()
-        results = [
-            bytes_of(*both_passes(case, "native", rounding, threads=count))
-            for count in (1, 2, 3, 7, 64)
-        ]
-        assert all(each == results[0] for each in results), shape
-
-
 @pytest.mark.parametrize(
     "seconds",
     [1.5, pytest.param(60, marks=pytest.mark.slow(reason="eight callers compute for a minute"))],
