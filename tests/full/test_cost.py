@@ -260,17 +260,6 @@ def test_rms_norm_in_one_sweep() -> None:
     assert cost.backward.bytes_moved == 3 * array + row + 2 * column + 2 * shares
 
 
-def test_float16_differs_by_what_numpy_widens() -> None:
-    """NumPy adds float16 along rows in float32: two bytes more for each number of a row."""
-    forward, _ = of_textbook("layer_norm", (6, 8), "float16", "xhat")
-    cost = layer_norm_cost((6, 8), "float16", "textbook", "xhat")
-    means, rows, more = 2, 6, 2
-    # A sum is written once and read and written once more, to be divided.
-    assert forward.bytes_written - cost.forward.bytes_written == means * rows * 2 * more
-    assert forward.bytes_read - cost.forward.bytes_read == means * rows * more
-    assert forward.flops == cost.forward.flops
-
-
 def fused_forward(x: Any, gamma: Array, beta: Array) -> Any:
     """Do the arithmetic of the fused kernel of docs/learn/fuse.md."""
     shifted = x - x.mean(axis=-1, keepdims=True)

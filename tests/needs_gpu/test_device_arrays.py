@@ -360,6 +360,10 @@ def backward(x: Any, dy: Any) -> Any:
     return tn.layer_norm_backward(dy, tn.layer_norm_forward(x)[1])
 
 
+def with_options(**options: Any) -> Callable[[Any, Any], Any]:
+    return lambda x, _: tn.layer_norm(x, **options)
+
+
 FLOATS = "float16, bfloat16, float32 or float64, got"
 MASKED = np.ma.masked_equal(np.ones(4, np.float32), 2)
 NO_AXES = (True, 1.0, None, "1", 1j)
@@ -367,11 +371,11 @@ NO_QUEUES = (0, "", False, "queue", ...)
 Refusal = tuple[Callable[[Any, Any], Any], type[Exception], str]
 REFUSED: dict[str, Refusal] = {
     **{f"axis {axis!r}": (
-        lambda x, _, axis=axis: tn.layer_norm(x, axis=axis),
-        TypeError, "axis must be an int or a tuple of ints") for axis in NO_AXES},
+        with_options(axis=axis), TypeError, "axis must be an int or a tuple of ints")
+       for axis in NO_AXES},
     **{f"stream {stream!r}": (
-        lambda x, _, stream=stream: tn.layer_norm(x, stream=stream),
-        TypeError, r"stream must be None or a pyopencl\.CommandQueue") for stream in NO_QUEUES},
+        with_options(stream=stream), TypeError, r"stream must be None or a pyopencl\.CommandQueue")
+       for stream in NO_QUEUES},
     "another axis": (
         lambda x, _: tn.layer_norm(x, axis=0),
         ValueError, "axis must be the last axis of an array on a device, got 0"),

@@ -324,6 +324,7 @@ class Fuzzer:
     ) -> Any:
         """Call a function, check how it ends, and return its result (None if it raises)."""
         self.counts["calls"] += 1
+        call = function.__name__, arguments, numbers
         errors = [each.error for each in numbers if each.error is not None]
         errors.sort(key=lambda each: each is ValueError)  # types are checked after all numbers
         error = errors[0] if errors else None
@@ -333,29 +334,13 @@ class Fuzzer:
             result = function(*arguments, *(each.value for each in numbers))
         except BaseException as raised:
             if error is None or type(raised) is not error:
-                raise AssertionError(
-                    self.describe(function, arguments, numbers, raised)
-                ) from raised
+                raise AssertionError(call) from raised
             self.counts[f"{function.__name__} {error.__name__}"] += 1
             return None
         self.counts[f"{function.__name__} returned"] += 1
         if error is not None:
-            raise AssertionError(self.describe(function, arguments, numbers, result))
+            raise AssertionError(call, result)
         return result
-
-    def describe(
-        self,
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        numbers: tuple[Number, ...],
-        end: Any,
-    ) -> str:
-        """Describe a call that did not end as documented."""
-        shown = [
-            f"{each.dtype}{each.shape}" if isinstance(each, np.ndarray) else repr(each)
-            for each in arguments
-        ]
-        return f"{function.__name__}({shown}, {numbers}) ended with {end!r}"
 
     # ---- blocks ----
 
