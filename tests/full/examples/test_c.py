@@ -147,7 +147,9 @@ def test_answer_program_fails_for_other_types(built: Path) -> None:
 
 def test_subjects_of_the_check_file(built: Path) -> None:
     for name in ("subject", "stable", "rms_norm"):
-        assert Path(load(f"{built / 'c_kernel_check.py'}:{name}").command[0]).is_file()
+        command = load(f"{built / 'c_kernel_check.py'}:{name}").command
+        assert command is not None
+        assert Path(command[0]).is_file()
 
 
 def change(path: Path, k: int, number: float) -> None:
