@@ -25,7 +25,7 @@ from truenorm.tools.progress import status_line
 from truenorm.tools.text import duration
 
 OUTPUT = RESULTS / "world.json"
-SECONDS, TIME = 900.0, 60.0
+SECONDS, TIME = 900.0, 15.0
 
 
 class Limits(NamedTuple):
