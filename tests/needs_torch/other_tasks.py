@@ -30,14 +30,12 @@ def problem(init: str, layers: str, result: str, given: str) -> str:
 
 
 PROBLEMS = {
-    "33_BatchNorm": problem(", n", "self.bn = nn.BatchNorm2d(n)", "self.bn(x)", "[4]"),
     "34_InstanceNorm": problem(", n", "self.inorm = nn.InstanceNorm2d(n)", "self.inorm(x)", "[4]"),
     "35_GroupNorm_": problem(", n, groups", "self.gn = nn.GroupNorm(groups, n)", "self.gn(x)",
         "[4, 2]"),
     "36_RMSNorm_": problem(", n, eps=1e-5", "self.eps = eps",
         "x / torch.sqrt((x * x).mean(1, keepdim=True) + self.eps)", "[4]"),
     "37_FrobeniusNorm_": problem("", "pass", "x / torch.linalg.norm(x)", "[]"),
-    "38_L1Norm_": problem("", "pass", "x / x.abs().mean(1, keepdim=True)", "[]"),
     "39_L2Norm_": problem("", "pass", "x / torch.linalg.norm(x, dim=1, keepdim=True)", "[]"),
     "40_LayerNorm": problem(", shape", "self.ln = nn.LayerNorm(shape)", "self.ln(x)",
         "[(4, 3, 3)]"),

@@ -44,10 +44,7 @@ def ordinary(subject: tv.Subject) -> list[tv.Case]:
 def test_right_kernels(name: str) -> None:
     function, operation, form = RIGHT[name]
     subject = tv.torch_subject(
-        function,
-        operation=operation,
-        form=form,
-        dtypes=["float16", "bfloat16", "float32"],
+        function, operation=operation, form=form, dtypes=["float16", "bfloat16", "float32"]
     )
     written = form in ("out", "inplace")  # autograd does not see it
     assert (subject.backward is None) == written

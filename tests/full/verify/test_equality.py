@@ -20,11 +20,7 @@ from truenorm.verify.calls import Call
 from truenorm.verify.equality import output_difference, ulp_distances
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
-from truenorm.verify.report.terminal import (
-    describe_difference,
-    equality_conclusion,
-    show_equality,
-)
+from truenorm.verify.report.terminal import describe_difference, equality_conclusion, show_equality
 from truenorm.verify.running.records import GaveUpError, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array

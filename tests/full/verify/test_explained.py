@@ -10,24 +10,13 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from full.verify.test_sums import in_lanes
 from truenorm.verify.grading.report import Finding
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import conclusion
 from truenorm.verify.types import Array, Float64s
 
 float32 = np.float32
-
-
-def in_lanes(lanes: int, terms: Array) -> Array:
-    """Sum rows as a loop over vectors does; the lanes are added by halves."""
-    terms = np.pad(terms, ((0, 0), (0, -terms.shape[1] % lanes)))
-    total = np.zeros((len(terms), lanes), float32)
-    for start in range(0, terms.shape[1], lanes):
-        total = total + terms[:, start : start + lanes]
-    while total.shape[1] > 1:
-        half = total.shape[1] // 2
-        total = total[:, :half] + total[:, half:]
-    return total
 
 
 def rms_norm_of_openvino(x: Array, gamma: Array, eps: float) -> Array:

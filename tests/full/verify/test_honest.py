@@ -27,8 +27,7 @@ def test_recipe_is_named(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    few(product(HONEST, DTYPES), reason="a verdict takes seconds", count=1),
+    ("name", "dtype"), few(product(HONEST, DTYPES), reason="a verdict takes seconds", count=1)
 )
 def test_findings_are_true(name: str, dtype: str) -> None:
     report = tv.verify(HONEST[name].subject(dtype))

@@ -10,19 +10,9 @@ import pytest
 
 import truenorm.verify as tv
 from shared.verify.fake_report import finding, made, wide
+from truenorm.verify import calls
 from truenorm.verify.baseline import compare_with_baseline, entries_of
-from truenorm.verify.calls import (
-    AFTER_OTHERS,
-    INTERLEAVED,
-    LARGE,
-    LATER,
-    MANY,
-    MOST_SECONDS,
-    ROWS,
-    TWICE,
-    Call,
-    calls_of,
-)
+from truenorm.verify.calls import MOST_SECONDS, Call, calls_of
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report, TooSlow
 from truenorm.verify.inputs.families import EPS
@@ -65,9 +55,14 @@ class FakeRunner:
 
 
 def by_rows(case: Case, call: Call, _: bool) -> float:
-    passes = {LATER: 2.0, INTERLEAVED: 1.5, TWICE: 1.5, AFTER_OTHERS: 3.0}.get(call.kind, 1.0)
+    passes = {
+        calls.LATER: 2.0,
+        calls.INTERLEAVED: 1.5,
+        calls.TWICE: 1.5,
+        calls.AFTER_OTHERS: 3.0,
+    }.get(call.kind, 1.0)
     seconds = 1e-3 + PER_ROW * rows_of(case, call) * passes
-    return max(MOST_SECONDS, seconds) if call.kind == MANY else seconds
+    return max(MOST_SECONDS, seconds) if call.kind == calls.MANY else seconds
 
 
 def collected(
@@ -100,7 +95,7 @@ def test_slow_rows_are_left_out_and_the_rest_takes_the_time() -> None:
     assert not {each.name for each in quick_suite() if each.shape[0] > 1000} & run
     # Each kind of call is made once before the last sizes of a batch.
     kinds = {each.call.kind for each in records if is_made(each)}
-    assert {INTERLEAVED, TWICE, ROWS, "tiled", "reversed"} <= kinds
+    assert {calls.INTERLEAVED, calls.TWICE, calls.ROWS, "tiled", "reversed"} <= kinds
     left = [each for each in records if not is_made(each)]
     assert all(each.left_out.startswith("too slow: it would take about ") for each in left)
     assert sum(each.predicted for each in left) > 1000
@@ -147,7 +142,7 @@ def test_a_call_that_would_look_like_a_hang_is_not_made() -> None:
     case_of = {each.name: each for each in quick_suite()}
     for each in records:
         rows = rows_of(case_of[each.case], each.call)
-        if each.call.kind not in (MANY, LATER, LARGE) and not 2900 < rows < 3100:
+        if each.call.kind not in (calls.MANY, calls.LATER, calls.LARGE) and not 2900 < rows < 3100:
             assert is_made(each) == (rows < 3000), each
     assert runner.subject.seconds == 60
     assert not any(each.failure for each in records)

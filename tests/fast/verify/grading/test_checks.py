@@ -17,13 +17,7 @@ from truenorm.verify.collecting import collect, records_of
 from truenorm.verify.grading.checks import accuracy_symptom, check_case, relax_sums
 from truenorm.verify.grading.consequences import drop_consequences
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.symptoms import (
-    UNEXPLAINED,
-    Error,
-    MeasuredResult,
-    Symptom,
-    measure,
-)
+from truenorm.verify.grading.symptoms import UNEXPLAINED, Error, MeasuredResult, Symptom, measure
 from truenorm.verify.inputs.families import SERVED_SHAPES, served
 from truenorm.verify.judge import grade_records, scope
 from truenorm.verify.oracle import EXPECTED_BY_CASE, Expected, expected

@@ -1,5 +1,7 @@
 """Planted bugs: each is exposed by a case, and the kernel without a bug has no finding."""
 
+from typing import Any
+
 import pytest
 
 import truenorm.verify as tv
@@ -21,8 +23,21 @@ NORMS = [
     norm("add_layer_norm", gain="zero-centred"),
     norm("rms_norm", parameters="float32", beta=True),
 ]
-ELEMENTS = 300
-"""Of the largest case that is run."""
+QUANTIZED = {
+    "rms_norm,quant=e4m3fn": "late/T",
+    "layer_norm,quant=int8,nan=clamp": "early/T",
+    "rms_norm,quant=e5m2,direction=multiply,amax=true": "late/direct",
+    "add_rms_norm,quant=e4m3fn,scale=per-token": "early/T, divide",
+    "rms_norm,quant=int8,scale=per-token": "late/T, reciprocal",
+    "rms_norm,quant=e4m3fnuz,scale=per-64": "product/direct",
+    "rms_norm,quant=mxfp4": "late/T",
+    "rms_norm,quant=nvfp4": "product/direct",
+}
+"""A recipe for each operation."""
+WITHOUT_A_BUG = [
+    *(AuditTask("a:b", "rms_norm,parameters=float32", kernel="right", recipe=r) for r in RECIPES),
+    *(AuditTask("a:b", spec, kernel="right", recipe=r) for spec, r in QUANTIZED.items()),
+]
 
 
 def assert_exposed(operation: Norm, bug: PlantedBug) -> None:
@@ -65,17 +80,23 @@ def test_recipe_bugs_are_exposed_by_bits(recipe: str) -> None:
     assert not [each for each in planted_bugs(operation) if each.by_bits]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_a_kernel_without_a_bug_has_no_finding(recipe: str) -> None:
-    operation = norm("rms_norm", parameters="float32")
-    kernel = Kernel(operation, recipe=recipe)
-    subject = Subject(
-        kernel.forward, kernel.backward, dtypes=["bfloat16"], operation=operation, recipe=recipe
-    )
-    suite = [each for each in cases("bfloat16", operation=operation) if each.x.size <= ELEMENTS]
+@pytest.mark.parametrize(
+    "task", WITHOUT_A_BUG, ids=lambda task: f"{task.operation}: {task.recipe}"
+)
+def test_a_kernel_without_a_bug_has_no_finding(task: AuditTask) -> None:
+    """The recipe that it follows is required, and its way where it has one."""
+    kernel = task.make_kernel()
+    backward = None if task.norm.is_quantized else kernel.backward
+    options: Any = {"operation": kernel.norm, "recipe": kernel.recipe}
+    subject = Subject(kernel.forward, backward, dtypes=["bfloat16"], **options)
+    most = 8192 if task.norm.is_quantized else 300
+    suite = [each for each in cases("bfloat16", operation=kernel.norm) if each.x.size <= most]
     records = [runner_for(subject).run(each, Call()) for each in suite]
     report = grade_records(subject, suite, records, subject.spec())
     assert [each.symptom for each in report.findings] == []
+    named = [f"{each.name}, {each.way}".removesuffix(", ") for each in report.recipes]
+    assert len(named) == 1
+    assert kernel.recipe in report.recipes[0].names or named[0].startswith(kernel.recipe)
 
 
 def select(operation: str, arguments: str, results: str) -> tuple[list[str], dict[str, str]]:

@@ -8,18 +8,8 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+import truenorm.verify.formulas as f
 from shared.verify.formulas import report_of
-from truenorm.verify.formulas import (
-    exp,
-    first,
-    inverse_root,
-    largest,
-    log,
-    mean,
-    tanh,
-    total,
-    where,
-)
 from truenorm.verify.formulas.operation import FormulaOperation
 from truenorm.verify.oracle import expected
 
@@ -31,10 +21,10 @@ def along(x: Any) -> Any:
 
 
 def sink_attention(x: Any, sink: Any) -> Any:
-    of_row = largest(x)
-    top = where(sink > of_row, sink, of_row)
-    e = exp(x - top)
-    return e / (total(e) + exp(sink - top))
+    of_row = f.largest(x)
+    top = f.where(sink > of_row, sink, of_row)
+    e = f.exp(x - top)
+    return e / (f.total(e) + f.exp(sink - top))
 
 
 def attend(x: Any, sink: Any) -> Any:
@@ -45,7 +35,7 @@ def attend(x: Any, sink: Any) -> Any:
 
 def log_cosh(x: Any, target: Any) -> Any:
     d = abs(x - target)
-    return mean(d + log(1.0 + exp(-2.0 * d)) - log(2.0))
+    return f.mean(d + f.log(1.0 + f.exp(-2.0 * d)) - f.log(2.0))
 
 
 def log_cosh_loss(x: Any, target: Any) -> Any:
@@ -55,7 +45,7 @@ def log_cosh_loss(x: Any, target: Any) -> Any:
 
 def huber(x: Any, target: Any) -> Any:
     d = abs(x - target)
-    return where(d <= 1.0, 0.5 * d * d, d - 0.5)
+    return f.where(d <= 1.0, 0.5 * d * d, d - 0.5)
 
 
 def huber_loss(x: Any, target: Any) -> Any:
@@ -64,11 +54,11 @@ def huber_loss(x: Any, target: Any) -> Any:
 
 
 def squared_relu(x: Any) -> Any:
-    return where(x > 0.0, x**2, 0.0)
+    return f.where(x > 0.0, x**2, 0.0)
 
 
 def softcap(x: Any) -> Any:
-    return 30.0 * tanh(x / 30.0)
+    return 30.0 * f.tanh(x / 30.0)
 
 
 def layer_scale(x: Any, branch: Any, gamma: Any) -> Any:
@@ -76,8 +66,8 @@ def layer_scale(x: Any, branch: Any, gamma: Any) -> Any:
 
 
 def part_norm(x: Any, gamma: Any, eps: Any) -> Any:
-    w = mean(first(x, 0.25) ** 2)
-    return x * inverse_root(w + eps) * gamma
+    w = f.mean(f.first(x, 0.25) ** 2)
+    return x * f.inverse_root(w + eps) * gamma
 
 
 def normalize_by_part(x: Any, gamma: Any, eps: float) -> Any:
@@ -86,8 +76,8 @@ def normalize_by_part(x: Any, gamma: Any, eps: float) -> Any:
 
 
 def logsumexp(x: Any) -> Any:
-    top = largest(x)
-    return top + log(total(exp(x - top)))
+    top = f.largest(x)
+    return top + f.log(f.total(f.exp(x - top)))
 
 
 def log_of_sum(x: Any) -> Any:
@@ -100,7 +90,7 @@ def polynomial(x: Any) -> Any:
 
 
 def weight_norm(v: Any, g: Any) -> Any:
-    r = inverse_root(total(v * v))
+    r = f.inverse_root(f.total(v * v))
     return g * v * r
 
 

@@ -20,12 +20,7 @@ from truenorm.verify.grading.report import Finding
 from truenorm.verify.grading.symptoms import Symptom
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
-from truenorm.verify.report.wording import (
-    beyond_heading,
-    beyond_text,
-    conclusion,
-    grade_notes,
-)
+from truenorm.verify.report.wording import beyond_heading, beyond_text, conclusion, grade_notes
 from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectOptions, SubjectSpec

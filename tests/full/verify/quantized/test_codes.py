@@ -10,13 +10,7 @@ import pytest
 
 from shared.verify.quantized.balls import codes_of, values_of
 from shared.verify.quantized.kernels import DTYPES, LARGEST, Array
-from truenorm.verify.norms.codes import (
-    CODE_TYPES,
-    E8M0,
-    packed,
-    unpacked,
-    unswizzled,
-)
+from truenorm.verify.norms.codes import CODE_TYPES, E8M0, packed, unpacked, unswizzled
 from truenorm.verify.norms.quant import Quant
 
 KINDS = list(CODE_TYPES)

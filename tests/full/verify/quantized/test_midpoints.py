@@ -65,8 +65,7 @@ def is_correct(case: Case, codes: Array, scale: Array | None) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    [*(("rms_norm", each) for each in FORMATS), ("layer_norm", "bfloat16")],
+    ("name", "dtype"), [*(("rms_norm", each) for each in FORMATS), ("layer_norm", "bfloat16")]
 )
 @pytest.mark.parametrize("quant", SCHEMES)
 def test_only_exact_codes_are_correct(name: str, quant: str, dtype: str) -> None:

@@ -126,10 +126,7 @@ WRONG_FLOORS: dict[str, tuple[dict[str, Any], str]] = {
         "codes",
     ),
     "scales without the floor": (
-        {
-            "scale": for_zeros(3e-12),
-            "scaled": lambda y, scale, _: y / np.maximum(scale, F(3e-12)),
-        },
+        {"scale": for_zeros(3e-12), "scaled": lambda y, scale, _: y / np.maximum(scale, F(3e-12))},
         "codes",
     ),
     "a floor that is added": ({"scale": lambda amax: amax / F(127) + F(3e-12)}, "scale"),

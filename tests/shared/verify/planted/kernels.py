@@ -1,27 +1,16 @@
 """Correct layer norm and RMSNorm kernels in steps: a planted bug replaces one step.
 
 `Kernel` is correct for float16, bfloat16 and float32: it computes in float64 and rounds once.
-`WideKernel` is correct for float64 data, and `ExactKernel` computes float32 results in integers.
+`WideKernel` is correct for float64 data.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from truenorm.exact import (
-    FLOAT32,
-    ExactRow,
-    RowGradient,
-    Term,
-    round_ratio,
-    round_sum_of_roots,
-    scaled_integers,
-)
 from truenorm.verify.operations import RMS_NORM
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s, dtype_of
@@ -278,67 +267,6 @@ class WideKernel(Kernel):
         terms = np.ldexp(dy, -unit) * np.ldexp(rows, places - place)
         dgamma: Float64s = np.ldexp(self.over_rows(terms), unit[0] + place)
         return dgamma
-
-
-class ExactSaved(NamedTuple):
-    saved: Saved
-    eps: float
-
-
-class ExactKernel(Kernel):
-    """A kernel that computes finite rows and columns in integers, equal rows once."""
-
-    def row(self, x: Array, eps: float) -> ExactRow:
-        return ExactRow(x.tolist(), eps, is_centred=self.centred)
-
-    def forward(
-        self, x: Array, gamma: Array | None, beta: Array | None, eps: float
-    ) -> tuple[Array, ExactSaved]:
-        y, saved = super().forward(x, gamma, beta, eps)
-        parameters = np.stack([self.gamma(saved), self.beta(saved)], axis=-1)
-        if np.isfinite(parameters).all():
-            for same in _alike(x):
-                row = self.row(x[same[0]], eps)
-                pairs = enumerate(parameters.tolist())
-                y[same] = [row.y(j, gamma_j, beta_j, FLOAT32) for j, (gamma_j, beta_j) in pairs]
-        return y, ExactSaved(saved, eps)
-
-    def backward(self, dy: Array, state: ExactSaved) -> Results:
-        saved, eps = state
-        dx, dgamma, dbeta = super().backward(dy, saved)
-        groups = _alike(saved.x, dy)
-        rows = [self.row(saved.x[same[0]], eps) for same in groups]
-        if np.isfinite(self.gamma(saved)).all():
-            gamma = scaled_integers(self.gamma(saved).tolist())
-            for row, same in zip(rows, groups, strict=True):
-                gradient = RowGradient(row, gamma, dy[same[0]].tolist())
-                dx[same] = [gradient.dx(j, FLOAT32) for j in range(dy.shape[1])]
-        if np.isfinite(saved.x).all() and np.isfinite(dy).all():
-            for j in range(dy.shape[1]):
-                shares = [Fraction(dy[same[0], j].item()) * len(same) for same in groups]
-                if dgamma is not None:
-                    dgamma[j] = _dgamma(j, shares, rows)
-                if dbeta is not None:
-                    total = sum(shares, Fraction(0))
-                    dbeta[j] = round_ratio(total.numerator, total.denominator, FLOAT32)
-        return dx, dgamma, dbeta
-
-
-def _dgamma(j: int, shares: list[Fraction], rows: list[ExactRow]) -> float:
-    terms = [
-        Term(share.numerator * row.centred[j], share.denominator * row.scale, row.root)
-        for share, row in zip(shares, rows, strict=True)
-    ]
-    return round_sum_of_roots(terms, FLOAT32)
-
-
-def _alike(*arrays: Array) -> list[list[int]]:
-    """Return the places of each row, of several arrays side by side, that is finite."""
-    places: dict[bytes, list[int]] = defaultdict(list)
-    beside = np.concatenate(arrays, axis=1)
-    for place in np.flatnonzero(np.isfinite(beside).all(axis=1)).tolist():
-        places[beside[place].tobytes()].append(place)
-    return list(places.values())
 
 
 @dataclass(frozen=True)

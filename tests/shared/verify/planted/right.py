@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import truenorm as tn
-from shared.verify.planted.kernels import SUBJECTS, ExactKernel, Kernel, WideKernel, to_bits
+from shared.verify.planted.kernels import SUBJECTS, Kernel, WideKernel, to_bits
 from shared.verify.planted.variants import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
@@ -133,7 +133,6 @@ def _of_both_norms() -> Iterator[Subject]:
         of_kernel, everything = SUBJECTS[operation.name], list(operation.extensions)
         yield of_kernel(Kernel(), "the base", NARROW, everything)
         yield of_kernel(WideKernel(), "the base for float64", ["float64"], everything)
-        yield of_kernel(ExactKernel(), "exact", ["float32"])
         for rounding in ("correct", "fast"):
             # Sums that are not exact are cut where the rows are.
             also = [each for each in everything if rounding == "correct" or each != "idle-rows"]

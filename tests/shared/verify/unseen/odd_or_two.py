@@ -233,11 +233,7 @@ kernel("odd-power-of-two", power_of_two, dtypes=("float64",))
 kernel("odd-masked-slopes", layer_forward, masked_slopes)
 kernel("odd-eight-bits-saved", layer_forward, eight_bits_saved, dtypes=("bfloat16",))
 kernel(
-    "odd-pairs-exchanged",
-    add_rms_forward,
-    pairs_exchanged,
-    dtypes=("float16",),
-    operation=ADD_RMS,
+    "odd-pairs-exchanged", add_rms_forward, pairs_exchanged, dtypes=("float16",), operation=ADD_RMS
 )
 kernel("odd-row-four-before", rms_forward, columns_of_another_block, operation=tv.RMS_NORM)
 kernel("two-unbiased-and-eps-outside", unbiased_and_eps_outside)
