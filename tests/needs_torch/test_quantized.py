@@ -116,12 +116,6 @@ def test_wrong_kernels(name: str) -> None:
         tv.check(subject, case)
 
 
-def test_a_swizzled_result() -> None:
-    subject = subject_of(swizzled, NVFP4, "functional", unpack=tv.unswizzled)
-    for case in list(tv.cases("bfloat16", operation=subject.operation))[:8]:
-        tv.check(subject, case)
-
-
 def test_signature() -> None:
     def operator(*arguments: Any) -> None:
         quantized.rms_norm_static_fp8_quant(*arguments)
@@ -151,8 +145,12 @@ class Quantizing(kernels.RMSNorm):
         return codes, scale
 
 
-def test_a_module() -> None:
-    subject = subject_of(Quantizing, PER_TOKEN, "module")
+@pytest.mark.parametrize("form", ["module", "functional"])
+def test_a_module_and_a_swizzled_result(form: FormName) -> None:
+    if form == "module":
+        subject = subject_of(Quantizing, PER_TOKEN, form)
+    else:
+        subject = subject_of(swizzled, NVFP4, form, unpack=tv.unswizzled)
     for case in list(tv.cases("bfloat16", operation=subject.operation))[:8]:
         tv.check(subject, case)
 

@@ -97,15 +97,6 @@ def test_file_that_changes_between_runs(tmp_path: Path) -> None:
     assert (before.grades[0].grade, after.grades[0].grade) == ("correct", "conditional")
 
 
-@SLOW
-@pytest.mark.usefixtures("short")
-def test_crashes() -> None:
-    one_by_one = verify_target(f"{FILE}:aborts")
-    assert (one_by_one.cases, one_by_one.left_out, one_by_one.not_run) == (3, 3, 7)
-    assert "crashed: SIGABRT" in one_by_one.findings[0].symptom
-    assert text_of(verify_target(f"{FILE}:aborts", executor=Backwards())) == text_of(one_by_one)
-
-
 def test_records_after_the_third_crash_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each task may have three crashes; those of all tasks are counted in order."""
     suite = tv.cases("float32")[:6]
