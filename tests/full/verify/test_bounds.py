@@ -1,5 +1,6 @@
 """Bounds: exact answers, tolerances, violations, and arguments that are refused."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -231,3 +232,17 @@ def test_invalid_results() -> None:
     large = {**arrays, "x": np.tile(arrays["x"], (40, 1, 1)), "dy": None}
     with pytest.raises(ValueError, match="must have finite numbers"):
         tv.bound("layer_norm", **large)
+
+
+@pytest.mark.slow(reason="large arrays are measured")
+def test_memory_is_independent_of_rows() -> None:
+    peaks = []
+    for rows in (500, 4000):
+        arrays = make_arrays((rows, 128))
+        results = computed(**arrays)
+        bound = tv.bound("layer_norm", **arrays)
+        tracemalloc.start()
+        bound.assert_close(results)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]

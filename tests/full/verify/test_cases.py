@@ -445,3 +445,11 @@ def test_operation_as_text() -> None:
     assert tv.cases("float32", operation="rms_norm")[0].operation == rms_norm
     assert tv.case_of_shape((4, 5), operation="rms_norm").operation == rms_norm
     assert tv.case_from({"x": x}, operation="rms_norm").operation == rms_norm
+
+
+@SLOW
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_every_name_leads_back_to_its_case(dtype: str) -> None:
+    for level, seed in itertools.product(LEVELS, range(4)):
+        for each in tv.cases(dtype, level, list(tv.EXTENSIONS), seed=seed):
+            assert _made_of(tv.case(each.name)) == _made_of(each), each.name

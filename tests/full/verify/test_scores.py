@@ -66,6 +66,10 @@ class TestValue:
     def test_of_a_report(self, of_report: Report, ordinary: float, value: float) -> None:
         assert points(of_report, ordinary) == pytest.approx(value, abs=1e-9)
 
+    def test_of_a_kernel_that_removes_nan(self) -> None:
+        lost = {**report("correct").verdicts, "special values": "fail"}
+        assert points(replace(report("correct"), verdicts=lost), 1.0) == 0.5
+
     def test_results_that_are_missing_are_not_right(self) -> None:
         suite = [tv.case(name) for name in ("float32-normal-4x3", "float32-normal-4x5")]
         hard = tv.case("float32-zeros")

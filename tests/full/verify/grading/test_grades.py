@@ -165,6 +165,7 @@ def test_domain_of_small_means() -> None:
     assert 1e19 < by_size.least < 1e20
     assert by_size.values == "NaN"
     assert beyond_heading(report).endswith(f"{report.left_out} cases, required by --strict")
+    assert "hollow: beyond |x| &lt;= 1e4 and kappa &lt;= 10, without a grade" in to_html(report)
     assert {each.case for each in report.results_beyond}.isdisjoint(
         each.case for each in report.results
     )

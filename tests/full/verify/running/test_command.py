@@ -13,7 +13,7 @@ import pytest
 
 from shared.verify.running.programs import CASE, ends, needs_proc, run, shell
 from truenorm.verify.calls import AGAIN, INTERLEAVED, PLAIN, REVERSED, ROWS, Call
-from truenorm.verify.running.command import CommandRunner
+from truenorm.verify.running.command import CommandRunner, Program
 from truenorm.verify.subject import Subject
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
@@ -217,3 +217,10 @@ def test_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         shell(f"echo $$ > {shlex.quote(str(noted))}; exec sleep 60")
     assert ends(int(noted.read_text()))
+
+
+def test_stop(tmp_path: Path) -> None:
+    program = Program(["sleep", "60"], tmp_path)
+    program.stop()
+    assert program.failure(60.0) == "crashed: signal SIGKILL"
+    assert program.exit_code == -9

@@ -256,3 +256,10 @@ def test_loading(tmp_path: Path) -> None:
         load("nothing.py")
     assert split_target(r"C:\folder\file.py", "subject")[1] == "subject"
     assert split_target("file.py:mine", "subject") == (Path("file.py"), "mine")
+
+
+def test_command_without_gradients() -> None:
+    zeros = ["sh", "-c", 'head -c 80 /dev/zero > "$0/float32-normal-4x5.out"']
+    with pytest.raises(AssertionError, match=r"y.* is 0") as raised:
+        tv.check(tv.Subject(command=zeros), example())
+    assert "dx" not in str(raised.value)

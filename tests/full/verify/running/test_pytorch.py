@@ -11,7 +11,7 @@ import pytest
 import truenorm.verify as tv
 from truenorm.tools.user_files import NotThereError
 from truenorm.verify.running.array_functions import Arguments, arguments_of
-from truenorm.verify.running.loading import load
+from truenorm.verify.running.loading import dotted_path, load
 
 PLAIN = ["x", "gamma", "eps"]
 
@@ -118,3 +118,7 @@ def test_invalid_targets(
 def test_invalid_options(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tv.torch_subject(print, **options)  # type: ignore[arg-type]
+
+
+def test_a_file_whose_name_begins_with_torch() -> None:
+    assert dotted_path("torch.py:a") == dotted_path("folder/torch:a") == ""

@@ -266,6 +266,13 @@ def test_one_type_that_runs_is_enough() -> None:
     assert kernel.calls > 100
 
 
+def test_signature_with_a_backward_pass() -> None:
+    assert tv.Subject(np.copy, np.copy, operation="add_rms_norm").signature == (
+        "forward(x, residual, gamma, eps) -> (y, sum, saved) "
+        "and backward(dy, dsum, saved) -> (dx, dresidual, dgamma)"
+    )
+
+
 def test_wrong_arguments_in_another_process(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

@@ -225,3 +225,11 @@ def test_cases_beyond_what_models_feed_are_left_out() -> None:
     result = tv.campaign(kernels.right, 7, seed=5)
     assert result.left_out > 0
     assert result.cases + result.left_out == 7
+
+
+@SLOW
+@pytest.mark.usefixtures("_narrow")
+def test_crashes_in_a_worker() -> None:
+    plain = text_of(campaign_target(f"{FILE}:aborts", CRASHING))
+    spread = campaign_target(f"{FILE}:aborts", CRASHING, executor=Backwards())
+    assert text_of(spread) == plain

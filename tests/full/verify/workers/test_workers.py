@@ -2,11 +2,13 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 import pytest
 
@@ -19,6 +21,7 @@ from truenorm.verify.calls import Call
 from truenorm.verify.judge import verify_target
 from truenorm.verify.oracle import compute_exact, load_or_compute
 from truenorm.verify.running.records import CannotRunError, Record
+from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.workers import RemoteSubject, map_in_order, run_named
 
 SLOW = pytest.mark.slow(reason="a verdict by workers takes half a minute")
@@ -178,3 +181,53 @@ def test_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(script, "mine", only, raising=False)
     assert judge.spec_of(only)[:2] == (str(FILE), "mine")
     assert not judge.spec_of(tv.Subject(kernels.two_pass)).file
+
+
+class Process:
+    """A subject process that counts its resets and exits."""
+
+    ended: ClassVar[list[object]] = []
+
+    def __init__(self) -> None:
+        self.resets = 0
+
+    def reset_deaths(self) -> None:
+        self.resets += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.append(self)
+
+
+@pytest.fixture
+def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_thread", workers._ThreadState())
+    monkeypatch.setattr(workers, "_processes", set())
+    monkeypatch.setattr(workers.RemoteSubject, "start", lambda _: Process())
+    Process.ended.clear()
+
+
+@pytest.mark.usefixtures("_counted")
+def test_one_process_for_each_run() -> None:
+    """The next run starts another process, since the file may have changed."""
+    remote = workers.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    first = workers.process_of(remote)
+    assert workers.process_of(remote) is first
+    assert first.resets == 2  # type: ignore[attr-defined]
+    again = workers.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    assert (again.target, again.target) == (remote.target, "a.py:mine")
+    second = workers.process_of(again)
+    assert second is not first
+    assert Process.ended == [first]
+    workers._end_all()
+    assert Process.ended == [first, second]
+
+
+@pytest.mark.usefixtures("_counted")
+def test_one_process_for_each_thread() -> None:
+    remote = workers.RemoteSubject.of(SubjectSpec("a.py"))
+    processes_of_threads = [workers.process_of(remote)]
+    found = processes_of_threads.append
+    thread = threading.Thread(target=lambda: found(workers.process_of(remote)))
+    thread.start()
+    thread.join()
+    assert len(set(processes_of_threads)) == 2
