@@ -143,24 +143,6 @@ class TestGraph:
         with pytest.raises(RuntimeError, match="once_differentiable"):
             dx.sum().backward()
 
-    def test_training(self, name: str) -> None:
-        """In float64, ten steps are those of PyTorch's own layer."""
-        losses = []
-        for norm in pair(name, torch.float64):
-            torch.manual_seed(1)
-            linear, head = torch.nn.Linear(32, 32).double(), torch.nn.Linear(32, 1).double()
-            model = torch.nn.Sequential(linear, norm, torch.nn.ReLU(), head)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-            x, target = torch.randn(64, 32).double(), torch.randn(64, 1).double()
-            for _ in range(10):
-                optimizer.zero_grad()
-                loss = (model(x) - target).square().mean()
-                loss.backward()
-                optimizer.step()
-            losses.append(loss.item())
-            assert losses[-1] < target.square().mean().item()
-        assert losses[0] == pytest.approx(losses[1], rel=1e-9)
-
 
 def test_program() -> None:
     program = [sys.executable, "-W", "error", str(EXAMPLE)]

@@ -138,12 +138,8 @@ def test_large_case_is_compared_in_some_rows(monkeypatch: pytest.MonkeyPatch) ->
     assert (difference.elements, difference.judged, difference.first_nearer) == (128, 32, 32)
     assert (difference.at, difference.exact) == ((6, 3), exact["y"][6, 3])
     difference = difference_of(case, "dgamma", exact["dgamma"], exact["dgamma"] + 1)
-    assert (difference.elements, difference.total, difference.judged, difference.exact) == (
-        16,
-        16,
-        0,
-        None,
-    )
+    assert (difference.elements, difference.total, difference.judged) == (16, 16, 0)
+    assert difference.exact is None
     assert len(difference.at) == 1
 
 
@@ -190,11 +186,8 @@ def test_one_bit_differs() -> None:
     equality = tv.compare(WIDE, planted(one_bit_at_64), cases=some_cases())
     assert not equality.passed
     (difference,) = equality.differences
-    assert (difference.case, difference.output, difference.at) == (
-        "float32-normal-4x64",
-        "y",
-        (3, 7),
-    )
+    assert difference.case == "float32-normal-4x64"
+    assert (difference.output, difference.at) == ("y", (3, 7))
     assert (difference.elements, difference.total, difference.ulp) == (1, 256, 1.0)
     assert (difference.first_nearer, difference.second_nearer) == (1, 0)
     (summary,) = equality.summaries
@@ -237,9 +230,7 @@ def test_skipped_cases_do_not_pass() -> None:
 
     report = equality.compare_runners(InProcess(WIDE), GivesUp(WIDE), some_cases())
     assert (report.passed, report.cases, report.not_run) == (False, 2, 1)
-    assert equality_conclusion(report).endswith(
-        "1 case did not run: one crashed or hung too often."
-    )
+    assert "1 case did not run: one crashed or hung too often" in equality_conclusion(report)
     assert "FAIL" in shown(report)
 
 

@@ -61,11 +61,8 @@ def test_kernels_with_and_without_a_bug() -> None:
     assert (y.shape, y.dtype) == (X.shape, np.float32)
     np.testing.assert_allclose(y, rms_norm(X, WEIGHT), rtol=1e-6)
     assert not zeros.wrap(rms_norm)(X, WEIGHT).any()
-    assert (right.observations.calls, right.observations.dtypes, right.observations.largest) == (
-        1,
-        ["float32"],
-        {},
-    )
+    assert (right.observations.calls, right.observations.dtypes) == (1, ["float32"])
+    assert not right.observations.largest
     difference, size = zeros.observations.largest["y"]
     assert difference == size == pytest.approx(np.abs(y).max(), rel=1e-6)
 

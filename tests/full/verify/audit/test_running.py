@@ -114,12 +114,8 @@ def test_loose_tests(tests: list[str], plant_only: PlantOnly) -> None:
         tests, AuditTask(KERNEL, "rms_norm"), progress=lambda *each: steps.append(each)
     )
     caught, passed = audit.outcomes
-    assert (caught.name, caught.caught, passed.name, passed.caught) == (
-        "zeros",
-        True,
-        "ddof = 1",
-        False,
-    )
+    assert (caught.name, caught.caught) == ("zeros", True)
+    assert (passed.name, passed.caught) == ("ddof = 1", False)
     assert caught.by == "test_norm.py::test_loose"
     assert passed.output == "y"
     assert 0 < passed.difference < 0.1 < passed.size

@@ -55,9 +55,7 @@ def with_shift(roundings: float) -> Kernel:
 
 def test_mean_in_one_number_is_told_by_kappa() -> None:
     growth = patterns.describe_growth(evidence_of(with_shift(1), "sweep", wrong=1))
-    assert growth.words == (
-        "the mean is held in one number, and its rounding error shifts the whole row"
-    )
+    assert growth.words.startswith("the mean is held in one number")
     assert growth.shares["float32-offset-1e4-4x67"] > 0.99
     assert growth.shares["float32-offset-1-4x67"] < 0.9
     more = patterns.describe_growth(evidence_of(with_shift(99), "sweep", wrong=1))
@@ -159,8 +157,6 @@ def test_parameters_of_an_earlier_call() -> None:
     evidence += [
         Evidence(case, "y", y(first, case).astype(np.float32), correct=False) for case in suite[1:]
     ]
-    assert patterns.describe_stale(evidence) == (
-        "gamma is that of an earlier call with the same sizes"
-    )
+    assert patterns.describe_stale(evidence).startswith("gamma is that of an earlier call")
     assert patterns.describe_stale(evidence[:2]) == ""
     assert patterns.describe_stale([evidence[1], evidence[0], evidence[2]]) == ""

@@ -5,35 +5,22 @@ import pytest
 
 import truenorm.verify as tv
 from shared.choosing import few, slow_unless
-from shared.verify.grouped.kernels import Textbook, judge_cases
+from shared.verify.grouped.kernels import Textbook, few_cases, judge_cases
 from shared.verify.grouped.planted import CAUSES, PLANTED, Planted, grouped
 from shared.verify.grouped.unseen import UNSEEN, Unseen
 from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import InProcess
 
-FEW_ELEMENTS = 2000
-OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
 SHOWN_BY = {"dgamma in bfloat16": "many-rows", "dscale in bfloat16": "many-units"}
 """Bugs that small cases do not show, and the family that does."""
 
 
 def small_cases(bug: Planted) -> list[Case]:
     """Return small cases of the quick level, and those that show a bug."""
-    return cases_of(bug.subject, SHOWN_BY.get(bug.name, ""))
-
-
-def cases_of(subject: tv.Subject, family: str = "") -> list[Case]:
-    """Return small cases of the quick level, and those of a family."""
-    return [
-        case
-        for case in scope(subject, "quick")
-        if case.family == family
-        or (case.family not in OF_MANY_CALLS and case.x.size <= FEW_ELEMENTS)
-    ]
+    return few_cases(bug.subject, family=SHOWN_BY.get(bug.name, ""))
 
 
 FIRST_OF_NORM = {bug.spec: bug.name for bug in reversed(PLANTED)}.values()
@@ -59,7 +46,7 @@ def test_a_planted_bug_is_caught(bug: Planted) -> None:
 )
 def test_an_unseen_bug_gets_its_cause_or_none(wrong: Unseen) -> None:
     subject = wrong.kernel(grouped(wrong.spec)).subject()
-    report = judge_cases(subject, cases_of(subject), strict=False)
+    report = judge_cases(subject, few_cases(subject), strict=False)
     assert not report.passed
     named = {each.output: without_match(each.cause) for each in report.findings if each.cause}
     assert named == wrong.causes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from shared.verify.grouped.kernels import HuggingFace, InFloat32, Textbook
+from shared.verify.grouped.kernels import HuggingFace, InFloat32, Textbook, few_cases
 from shared.verify.grouped.planted import grouped
 from truenorm.verify.grading.report import Report
 
@@ -31,8 +31,6 @@ SPECS = (
     "rms_norm,divisor=sum,gamma=false",
     "add_rms_norm,gate=silu",
 )
-FEW_ELEMENTS = 2000
-OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "many-rows")
 
 
 SHARE = 4
@@ -47,11 +45,7 @@ def test_small_cases(spec: str, dtype: str, every: int) -> None:
     assert norm.spec == spec
     also = tuple(norm.extensions)
     subject = Textbook(norm).subject(dtype, also=also)
-    suite = [
-        case
-        for case in tv.cases(dtype, operation=norm, also=also)
-        if case.x.size <= FEW_ELEMENTS and case.family not in OF_MANY_CALLS
-    ]
+    suite = few_cases(subject)
     assert len(suite) > 30
     first = SPECS.index(spec) + (dtype == "bfloat16")
     for case in suite[first % every :: every]:

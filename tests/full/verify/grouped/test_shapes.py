@@ -8,20 +8,12 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from shared.verify.grouped.kernels import Array, Textbook, judge_cases
+from shared.verify.grouped.kernels import Array, Textbook, few_cases, judge_cases
 from shared.verify.grouped.planted import grouped
-from truenorm.verify.judge import scope
 from truenorm.verify.running.array_functions import arguments_of, arguments_of_norm, names_of
 from truenorm.verify.running.records import CannotRunError
 
 AXES, LAST = "layer_norm,axes=3", "group_norm,groups=2,channels=last"
-MANY = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
-
-
-def small_cases(subject: tv.Subject) -> list[tv.Case]:
-    return [
-        case for case in scope(subject, "quick") if case.x.size <= 700 and case.family not in MANY
-    ]
 
 
 class OverAxes(Textbook):
@@ -59,13 +51,13 @@ class FlatGamma(OverAxes):
 
 def test_several_axes() -> None:
     subject = OverAxes(grouped(AXES)).subject()
-    report = judge_cases(subject, small_cases(subject))
+    report = judge_cases(subject, few_cases(subject, 700))
     assert report.passed, report.findings[0].symptom
 
 
 def test_one_axis_for_several() -> None:
     subject = LastAxis(grouped(AXES)).subject()
-    report = judge_cases(subject, small_cases(subject))
+    report = judge_cases(subject, few_cases(subject, 700))
     assert "the last axis alone is normalized" in report.findings[0].cause
 
 
@@ -95,7 +87,7 @@ class ChannelsLast(Textbook):
 
 def test_channels_last() -> None:
     subject = ChannelsLast().subject(operation=LAST)
-    report = judge_cases(subject, small_cases(subject))
+    report = judge_cases(subject, few_cases(subject, 700))
     assert report.passed, report.findings[0].symptom
 
 

@@ -36,11 +36,8 @@ def test_report_is_complete_and_strict() -> None:
     text = to_json(report)
     assert text.isascii()  # any terminal can print it
     content = json.loads(text, parse_constant=refuse)
-    assert set(content) == {
-        "schema",
-        "passed",
-        *(field.name for field in dataclasses.fields(Report)),
-    }
+    fields = {field.name for field in dataclasses.fields(Report)}
+    assert content.keys() == {"schema", "passed"} | fields
     assert content["operation"] == report.operation.name
     assert content["subject"] == f"my kernel {NASTY}{ESCAPES}"
     assert len(content["results"]) == len(report.results)

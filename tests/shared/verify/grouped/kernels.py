@@ -13,6 +13,7 @@ import truenorm.verify as tv
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import scope
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.running.runners import InProcess
 
@@ -30,6 +31,18 @@ def judge_cases(subject: tv.Subject, cases: list[tv.Case], *, strict: bool = Tru
         domain=subject.required_domain(strict=strict),
         strict=strict,
     )
+
+
+OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
+
+
+def few_cases(subject: tv.Subject, most: int = 2000, family: str = "") -> list[tv.Case]:
+    """Return cases of the quick level with few elements and calls, and those of a family."""
+    return [
+        case
+        for case in scope(subject, "quick")
+        if case.family == family or (case.family not in OF_MANY_CALLS and case.x.size <= most)
+    ]
 
 
 class Textbook:
