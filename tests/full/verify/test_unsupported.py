@@ -17,11 +17,9 @@ AUDIT = ("audit", "test_x.py", "--replace", "kernels:softmax")
 Call = Callable[[str], object] | tuple[str, ...]
 CALLS: dict[str, list[tuple[str, Call]]] = {
     "bound": [("bound", lambda spec: tv.bound(spec, ROWS))],
-    "enclosures": [
-        (OWN, lambda spec: tv.case_of_shape((4, 64), operation=spec)),
+    "enclosures": [(OWN, lambda spec: tv.case_of_shape((4, 64), operation=spec)),
         (OWN, lambda spec: tv.case_from({"x": ROWS}, operation=spec)),
-        ("a case of your own data", lambda spec: tv.load_data("rows.npz", operation=spec)),
-    ],
+        ("a case of your own data", lambda spec: tv.load_data("rows.npz", operation=spec))],
     "files": [
         ("the folder of a command", lambda spec: tv.Subject(command=["./a"], operation=spec)),
         ("truenorm vectors", ("vectors", "new")),
@@ -30,27 +28,25 @@ CALLS: dict[str, list[tuple[str, Call]]] = {
     "recording": [("a recording", ("record", "new"))],
     "score": [("a score", ("score", "kernels.py:softmax"))],
     "audit": [("truenorm audit", AUDIT)],
-}
+}  # fmt: skip
 """By use: what needs it, and a call with the name of an operation, or the words of a command."""
 INSTEAD = "; got softmax: a formula works with verify, check, compare, campaign, the pytest plugin"
 REASONS: dict[str, dict[str, str]] = {
     "softmax": dict.fromkeys(CALLS.keys() - {"bound"}, "a norm, "),
-    "rms_norm,groups=4,gate=silu": dict.fromkeys(
-        ("bound", "enclosures", "audit"), "a norm without groups="
-    ),
+    "rms_norm,groups=4,gate=silu": dict.fromkeys(("bound", "enclosures", "audit"),
+        "a norm without groups="),
     "group_norm,groups=2": {
         **dict.fromkeys(("bound", "enclosures", "audit"), "a norm without groups="),
         "files": "a norm of rows, not of a shape such as (N, C, S); got group",
     },
-    "rms_norm,quant=e4m3fn": dict.fromkeys(
-        ("bound", "enclosures", "files"), "a norm without quant="
-    ),
+    "rms_norm,quant=e4m3fn": dict.fromkeys(("bound", "enclosures", "files"),
+        "a norm without quant="),
     "layer_norm,axes=3": {
         **dict.fromkeys(("bound", "enclosures", "audit"), "a norm without groups="),
         "files": "a norm of rows, not of a shape",
         **dict.fromkeys(("recording", "score"), "a norm without axes= and channels=last"),
     },
-}
+}  # fmt: skip
 """By operation: the uses that it does not support, and what they need."""
 
 

@@ -45,16 +45,13 @@ def test_no_hypothesis_is_named_beside_one_that_is_as_close(
     assert [each.words for each in chosen] == named
 
 
-@pytest.mark.parametrize(
-    ("words", "wrong", "wrong_of_other", "named"),
-    [
-        ("another", 0, 8, "one"),
-        ("another", 0, 7, "one, or another"),  # too few elements differ
-        ("another", 7, 0, "one, or another"),
-        ("another", 4, 4, ""),  # the results are those of neither
-        (BY_RIGHT_SCALES, 0, 7, BY_RIGHT_SCALES),
-    ],
-)
+@pytest.mark.parametrize(("words", "wrong", "wrong_of_other", "named"), [
+    ("another", 0, 8, "one"),
+    ("another", 0, 7, "one, or another"),  # too few elements differ
+    ("another", 7, 0, "one, or another"),
+    ("another", 4, 4, ""),  # the results are those of neither
+    (BY_RIGHT_SCALES, 0, 7, BY_RIGHT_SCALES),
+])  # fmt: skip
 def test_bits_distinguish_causes_of_codes(
     words: str, wrong: int, wrong_of_other: int, named: str
 ) -> None:

@@ -24,7 +24,8 @@ import truenorm.verify as tv
 from truenorm.verify.formulas import exp, largest, log, take, total
 
 def softmax(x):
-    e = exp(x - largest(x))
+    top = largest(x)
+    e = exp(x - top)
     return e / total(e)
 
 def cross_entropy(x, label):
