@@ -89,10 +89,10 @@ def test_parameters_must_be_used(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("definition", "run", "returns", "spec"),
     [
-        (tasks.DEFINITION, tasks.RUN, False, "rms_norm,eps=1e-06"),
-        (tasks.DEFINITION, tasks.RETURNING_RUN, True, "rms_norm,eps=1e-06"),
-        (tasks.FUSED_DEFINITION, tasks.FUSED_RUN, False,
-         "add_rms_norm,sum=unrounded,eps=1e-06"),
+    (tasks.DEFINITION, tasks.RUN, False, "rms_norm,eps=1e-06"),
+    (tasks.DEFINITION, tasks.RETURNING_RUN, True, "rms_norm,eps=1e-06"),
+    (tasks.FUSED_DEFINITION, tasks.FUSED_RUN, False,
+     "add_rms_norm,sum=unrounded,eps=1e-06"),
     ],
 )  # fmt: skip
 def test_flashinfer_bench(

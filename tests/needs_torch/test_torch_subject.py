@@ -251,12 +251,12 @@ def test_no_warnings() -> None:
     (kernels.rms_norm, {"operation": "layer_norm"}, "no argument for beta (bias"),
     (torch.nn.LayerNorm(8), {"form": "module"}, "expected a class of modules"),
     (kernels.rms_norm_out, {"form": "out", "operation": "add_rms_norm"}, "for residual"),
-        (
-            lambda x, weight, eps: 1 / 0,
-            {},
-            "it cannot be called with x=x, weight=gamma, eps=eps: ZeroDivisionError: division by "
-            'zero\n  File "',
-        ),
+    (
+        lambda x, weight, eps: 1 / 0,
+        {},
+        "it cannot be called with x=x, weight=gamma, eps=eps: ZeroDivisionError: division by "
+        'zero\n  File "',
+    ),
     (torch.rms_norm, {"signature": "input, weight, eps"}, "if its arguments are others"),
     (torch.nn.Linear, {"form": "module"}, "unknown arguments in_features"),
     (lambda D, eps: torch.nn.Linear(D, D), {"form": "module"}, None),  # noqa: N803

@@ -55,11 +55,11 @@ def test_invalid_arguments(call: object, message: str) -> None:
     (tv.load, (None,), "target must be text such as 'file.py:name'; got None"),
     (tv.case_of_shape, ("a",), "shape must be a list or tuple of .*; got 'a'"),
     (tv.case_of_shape, (None,), "shape must be a list or tuple of .*; got None"),
-        (
-            partial(tv.norm, groop=1),  # type: ignore[call-arg]
-            ("rms_norm",),
-            ".*unexpected keyword argument .groop.",
-        ),
+    (
+        partial(tv.norm, groop=1),  # type: ignore[call-arg]
+        ("rms_norm",),
+        ".*unexpected keyword argument .groop.",
+    ),
 ])  # fmt: skip
 def test_arguments_of_another_type(
     call: Callable[..., object], arguments: tuple[object, ...], message: str

@@ -124,10 +124,10 @@ def test_cases_and_subjects_that_do_not_fit() -> None:
     ("echo one >&2; echo two >&2; exit 3", "exit code 3: two"),
     ("echo on stdout; exit 4", "exit code 4: on stdout"),
     ('head -c 224 "$0/plain.in" > "$0/plain.out"; exit 5', "exit code 5"),
-        *(
-            (f"kill -{name[3:]} $$", f"crashed: signal {name}")
-            for name in ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGKILL")
-        ),
+    *(
+        (f"kill -{name[3:]} $$", f"crashed: signal {name}")
+        for name in ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGKILL")
+    ),
 ])  # fmt: skip
 def test_failures(script: str, failure: str) -> None:
     record = shell(script)

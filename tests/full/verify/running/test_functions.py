@@ -94,16 +94,16 @@ def test_functions_on_arrays(file: Path, name: str, operation: str, spec: str) -
     ("number", "rms_norm", ["has no subject or function 'number'"]),
     ("without_eps", "rms_norm", ["expected the arguments x, gamma, eps; got x, weight"]),
     ("swapped", "rms_norm", ["expected the arguments x, gamma, eps; got weight, x, e"]),
-        (
-            "raises",
-            "rms_norm",
-            [
-                "my_kernels.py:raises cannot be called:",
-                "with NumPy arrays of 4x64 ones: ValueError: the kernel's own words",
-                "with PyTorch tensors: this subject needs PyTorch",
-                'subject = tv.Subject(forward, operation="rms_norm", dtypes=["float32"])',
-            ],
-        ),
+    (
+        "raises",
+        "rms_norm",
+        [
+            "my_kernels.py:raises cannot be called:",
+            "with NumPy arrays of 4x64 ones: ValueError: the kernel's own words",
+            "with PyTorch tensors: this subject needs PyTorch",
+            'subject = tv.Subject(forward, operation="rms_norm", dtypes=["float32"])',
+        ],
+    ),
     ("returns_a_list", "rms_norm", ["NumPy arrays of 4x64 ones: TypeError: it returned list"]),
     ("without_gpu", "rms_norm", ["Triton found no GPU: set TRITON_INTERPRET=1"]),
 ])  # fmt: skip

@@ -102,19 +102,19 @@ def test_separate_process(tmp_path: Path, line: str) -> None:
     ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
     ("time.sleep(60)", "gave no answer within 0.5 s"),
     ("return np.zeros(10**7)", "above"),
-        *(
-            pytest.param(line, failure, marks=SLOW)
-            for line, failure in (
-                ("os._exit(0)", "ended with exit code 0"),
-                ("sys.exit(3)", "raised SystemExit: 3; this ends the program"),
-                ("raise KeyboardInterrupt", "raised KeyboardInterrupt; this ends the program"),
-                ("return np.array(['a'])", "returned y as an array of str32; expected an array"),
-                (
-                    "os.close(0); os.closerange(3, 99); time.sleep(60)",
-                    "closed its pipes and went on",
-                ),
-            )
-        ),
+    *(
+        pytest.param(line, failure, marks=SLOW)
+        for line, failure in (
+            ("os._exit(0)", "ended with exit code 0"),
+            ("sys.exit(3)", "raised SystemExit: 3; this ends the program"),
+            ("raise KeyboardInterrupt", "raised KeyboardInterrupt; this ends the program"),
+            ("return np.array(['a'])", "returned y as an array of str32; expected an array"),
+            (
+                "os.close(0); os.closerange(3, 99); time.sleep(60)",
+                "closed its pipes and went on",
+            ),
+        )
+    ),
 ])  # fmt: skip
 def test_failures(tmp_path: Path, line: str, failure: str) -> None:
     target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
