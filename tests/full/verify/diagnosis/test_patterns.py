@@ -39,6 +39,38 @@ def exact_y(case: Case) -> Float64s:
     return expected(case).wide["y"].copy()
 
 
+def in_float32(variance: Callable[[Array, Array], Array]) -> Kernel:
+    """Return layer norm with a mean in float64, and another variance."""
+
+    def y(case: Case) -> Float64s:
+        x: Float64s = case.x.astype(np.float64)
+        c = x - x.mean(axis=1, keepdims=True)
+        r = 1 / np.sqrt(variance(x, c) + case.eps)
+        return np.asarray(c * r * case.gamma.astype(np.float64) + case.beta.astype(np.float64))
+
+    return y
+
+
+def one_pass(x: Float64s, _: Float64s) -> Float64s:
+    square, mean = (each.astype(np.float32) for each in (x * x, x))
+    difference = square.mean(axis=1, keepdims=True) - mean.mean(axis=1, keepdims=True) ** 2
+    return np.asarray(np.maximum(difference, 0).astype(np.float64))
+
+
+def off_like_kappa(x: Float64s, c: Float64s) -> Float64s:
+    w = (c * c).mean(axis=1, keepdims=True)
+    return np.asarray(w + 2.0**-21 * np.sqrt(w * (x * x).mean(axis=1, keepdims=True)))
+
+
+def test_one_pass_variance_is_told_by_the_square_of_kappa() -> None:
+    growth = patterns.describe_growth(evidence_of(in_float32(one_pass), "sweep", "hard", wrong=1))
+    assert growth.words.startswith("the variance is computed in one pass, as mean(x^2) - mean^2")
+    assert growth.shares["float32-offset-1e3-4x67"] > 0.99
+    assert growth.shares["float32-constant-4x67"] < 0.5
+    near = patterns.describe_growth(evidence_of(in_float32(off_like_kappa), "sweep", wrong=1))
+    assert near == patterns.NOTHING
+
+
 def with_shift(roundings: float) -> Kernel:
     """Return y with a mean that is off by some roundings of float32."""
 
