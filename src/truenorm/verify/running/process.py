@@ -35,6 +35,8 @@ GRACE_SECONDS = 15.0  # beyond the limit of a command, which the worker enforces
 MAX_DEATHS = 3  # then the remaining cases are not run
 LINE_BYTES = 2**20
 RESULT_BYTES = 2**20  # per array, in addition to sixteen times the size of x
+REUSE_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**62)}
+"""Settings of glibc: the worker keeps freed memory, since new pages are slow in large calls."""
 Arrays = Mapping[str, Array | None]
 Message = tuple[dict[str, Any], dict[str, Array | None]]
 
@@ -159,7 +161,7 @@ class SubjectProcess(AbstractContextManager["SubjectProcess"]):
             "dtypes": list(options.get("dtypes") or ()),
         }
         self._start_seconds = start_seconds
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**REUSE_MEMORY, **os.environ, **(environment or {})}
         self._is_command = False
         self.deaths = 0
         loaded = self._start()
