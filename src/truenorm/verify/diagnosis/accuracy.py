@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from truenorm.verify.diagnosis.matches import (
     Evidence,
     Match,
-    compare_with_hypothesis,
+    compare_with_hypotheses,
     distance,
     sizes_of,
 )
@@ -38,6 +38,8 @@ the tolerance: a closer hypothesis could be confused with another bug."""
 LARGE_CASE = 2**16
 """Elements of a case above which hypotheses take long to compute: it is compared last, and only
 if a case of this size fails."""
+AT_ONCE = 32
+"""Hypotheses that are compared at once: their results for all cases fit into memory."""
 EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
 EXPLAINED = 0.9
@@ -170,7 +172,8 @@ def _explain(
     """Return the hypotheses that explain a result, and the sizes or the input where they do."""
     chosen = best(candidates(hypotheses.items(), order, power))
     if not chosen:
-        chosen = list(islice(candidates(_fitted(order), order, power), 1))
+        fitted = (candidates([each], order, power) for each in _fitted(order))
+        chosen = list(islice(chain.from_iterable(fitted), 1))
     if chosen or not by_size:
         return chosen, ""
     wrong = [each for each in order if not each.correct]
@@ -380,38 +383,41 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the hypotheses that fit all cases and differ enough from the exact answer."""
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
-    for words, hypothesis in hypotheses:
-        matches = _matches(order, words, hypothesis, power)
-        if matches is None:
-            continue
-        telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
-        if len(telling) >= MIN_CASES or any(
-            each.telling >= MANY_ELEMENTS and each.contrast >= least for each in telling
-        ):
-            yield Candidate(words, matches)
+    several = iter(hypotheses)
+    while some := [*islice(several, AT_ONCE)]:
+        for words, matches in _matches(order, some, power).items():
+            telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
+            if len(telling) >= MIN_CASES or any(
+                each.telling >= MANY_ELEMENTS and each.contrast >= least for each in telling
+            ):
+                yield Candidate(words, matches)
 
 
 def _matches(
-    order: Sequence[Evidence], words: str, hypothesis: Hypothesis, power: int
-) -> dict[str, Match] | None:
-    """Compare a hypothesis with all cases; return None as soon as it cannot be a candidate.
+    order: Sequence[Evidence], hypotheses: Sequence[tuple[str, Hypothesis]], power: int
+) -> dict[str, dict[str, Match]]:
+    """Compare hypotheses with all cases; leave out each as soon as it cannot be a candidate.
 
     That is if a case contradicts it, or if it explains no wrong result: such as a hypothesis that
     changes nothing.
     """
-    matches = {}
+    matches: dict[str, dict[str, Match]] = {words: {} for words, _ in hypotheses}
     unexplained = sum(not each.correct for each in order)
-    explains = False
+    explaining = set()
     for each in order:
-        match = compare_with_hypothesis(each, hypothesis, power, words)
-        if match.fits and match.defined:
-            matches[each.case.name] = match
-        elif match.defined and (match.differs or not each.correct):
-            return None
         unexplained -= not each.correct
-        explains |= match.defined and not each.correct and match.share >= EXPLAINED
-        if not explains and not unexplained:
-            return None
+        left = [pair for pair in hypotheses if pair[0] in matches]
+        compared = compare_with_hypotheses(each, left, power)
+        for (words, _), match in zip(left, compared, strict=True):
+            if match.fits and match.defined:
+                matches[words][each.case.name] = match
+            elif match.defined and (match.differs or not each.correct):
+                del matches[words]
+                continue
+            if match.defined and not each.correct and match.share >= EXPLAINED:
+                explaining.add(words)
+            if words not in explaining and not unexplained:
+                del matches[words]
     return matches
 
 

@@ -1,7 +1,8 @@
 """Compare the result of a case with what a hypothesis predicts, within its rounding errors."""
 
 import math
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ MIN_RATIO = 4.0
 """A result must be this many times closer to a hypothesis than the exact answer is."""
 RECENT = 256
 """Cases whose unchanged steps stay in memory."""
+AT_ONCE = 2**16
+"""Elements of the results of hypotheses that are computed before they are compared."""
 CLOSE = 2.0**-6
 """Relative distance of a result from a hypothesis whose own roundings may explain it."""
 NOISE = 1 / 8
@@ -52,51 +55,72 @@ class Match(NamedTuple):
     share: float = 0.0  # of the error of the result that the hypothesis explains
 
 
-def sizes_of(values: Float64s) -> Float64s:
-    """Return magnitudes, at least the root mean square of the row."""
-    return np.maximum(np.abs(values), _row_rms(values))
+def sizes_of(values: Float64s, ndim: int = 0) -> Float64s:
+    """Return magnitudes, at least the root mean square of the row: see `_row_rms`."""
+    return np.maximum(np.abs(values), _row_rms(values, ndim))
+
+
+def compare_with_hypotheses(
+    evidence: Evidence, hypotheses: Sequence[tuple[str, Hypothesis]], power: int = 0
+) -> Iterator[Match]:
+    """Compare the result of one case with each hypothesis, for errors like a power of kappa."""
+    at_once = max(1, AT_ONCE // max(1, evidence.result.size))
+    for start in range(0, len(hypotheses), at_once):
+        yield from _compare(evidence, hypotheses[start : start + at_once], power)
+
+
+def _compare(
+    evidence: Evidence, hypotheses: Sequence[tuple[str, Hypothesis]], power: int
+) -> Iterator[Match]:
+    """Compare the result of one case with hypotheses whose results are the rows of one array."""
+    (case, output, result, correct), exact = evidence, expected(evidence.case)
+    right, kind = exact.wide[output], exact.types[output]
+    axes = tuple(range(1, right.ndim + 1))
+    with np.errstate(all="ignore"):
+        values = np.empty((len(hypotheses), *right.shape))
+        for place, (_, hypothesis) in enumerate(hypotheses):
+            values[place] = hypothesis(case)
+        # Above the range of the type, the result is infinite.
+        overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
+        values = np.where(overflow, np.copysign(np.inf, values), values)
+        tolerance = _tolerance(evidence, values, power)
+        from_result = distance(result.astype(np.float64), values)
+        from_result = np.where(exact.undefined(output), 0.0, from_result)
+        close = (from_result <= tolerance + CLOSE * np.abs(values)).all(axis=axes)
+        for place in np.flatnonzero(close).tolist():
+            own = case.operation.knowledge.scale_of(output, hypotheses[place][0], case)
+            own = exact.unit(output) * _roundings(evidence) * own
+            tolerance[place] = np.maximum(tolerance[place], own)
+        from_exact, allowed = distance(values, right), _allowed(case, output, power)
+        defined = np.asarray(~np.isnan(values).all(axis=axes))
+        differs = np.asarray((from_exact > allowed).any(axis=axes))
+        fits = np.asarray((from_result <= tolerance).all(axis=axes))
+        of_each = (each.tolist() for each in (defined, differs, fits))
+        matches = map(Match, values, tolerance, *of_each)
+        if not fits.any():
+            return matches
+        values, tolerance, from_result = values[fits], tolerance[fits], from_result[fits]
+        from_right = np.minimum(from_exact[fits], distance(values, _unchanged(case, output)))
+        ulps = ulps_of(sizes_of(_finite(values), right.ndim), kind)
+        rms_distance, contrast = (_rms(each / tolerance) for each in (from_result, from_right))
+        tells = rms_distance * MIN_RATIO <= contrast
+        measured = zip(
+            np.where(tells, (from_right > allowed).sum(axis=axes), 0).tolist(),
+            rms_distance.tolist(),
+            contrast.tolist(),
+            (from_result / ulps).max(axis=axes, initial=0.0).tolist(),
+            [0.0] * len(values) if correct else map(partial(_share, evidence), values, tolerance),
+            strict=True,
+        )
+        return iter([Match(*each[:5], *next(measured)) if each.fits else each for each in matches])
 
 
 def compare_with_hypothesis(
     evidence: Evidence, hypothesis: Hypothesis, power: int = 0, words: str = ""
 ) -> Match:
     """Compare the result of one case with a hypothesis, for errors like a power of kappa."""
-    exact, output = expected(evidence.case), evidence.output
-    kind = exact.types[output]
-    with np.errstate(all="ignore"):
-        right, allowed = exact.wide[output], _allowed(evidence.case, output, power)
-        values = np.broadcast_to(hypothesis(evidence.case), right.shape)
-        # Above the range of the type, the result is infinite.
-        overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
-        values = np.where(overflow, np.copysign(np.inf, values), values)
-        sizes = _row_rms(values)
-        tolerance = _tolerance(evidence, values, sizes, power)
-        from_result = distance(evidence.result.astype(np.float64), values)
-        from_result = np.where(exact.undefined(output), 0.0, from_result)
-        if (from_result <= tolerance + CLOSE * np.abs(values)).all():
-            own = evidence.case.operation.knowledge.scale_of(output, words, evidence.case)
-            tolerance = np.maximum(tolerance, exact.unit(output) * _roundings(evidence) * own)
-        from_exact = distance(values, right)
-        match = Match(
-            values,
-            tolerance,
-            defined=not np.isnan(values).all(),
-            differs=bool((from_exact > allowed).any()),
-            fits=bool((from_result <= tolerance).all()),
-        )
-        if not match.fits:
-            return match
-        from_right = np.minimum(from_exact, distance(values, _unchanged(evidence.case, output)))
-        ulps = ulps_of(sizes_of(_finite(values)), kind)
-        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_right / tolerance)
-        tells = MIN_RATIO * rms_distance <= contrast
-        return match._replace(
-            telling=int((from_right > allowed).sum()) if tells else 0,
-            distance=rms_distance,
-            contrast=contrast,
-            ulp=float((from_result / ulps).max(initial=0.0)),
-            share=0.0 if evidence.correct else _share(evidence, values, tolerance),
-        )
+    (match,) = compare_with_hypotheses(evidence, [(words, hypothesis)], power)
+    return match
 
 
 @lru_cache(maxsize=RECENT)
@@ -149,29 +173,32 @@ def explained_share(errors: Float64s, rest: Float64s) -> float:
     infinite = ~np.isfinite(errors)
     if infinite.any():
         return float((rest[infinite] == 0).mean())
-    total = _rms(errors)
-    return 1 - (_rms(rest) / total) ** 2 if total else 0.0
+    total, left = _rms(np.array([errors, rest])).tolist()
+    return 1 - (left / total) ** 2 if total else 0.0
 
 
-def _rms(values: Float64s) -> float:
-    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
+def _rms(values: Float64s) -> Float64s:
+    """Return the root mean square of each array along the first axis."""
+    squares = values.reshape(len(values), -1) ** 2
+    return np.asarray(np.sqrt(squares.mean(axis=1)) if squares.size else np.zeros(len(values)))
 
 
 def _finite(values: Float64s) -> Float64s:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def _row_rms(values: Float64s) -> Float64s:
+def _row_rms(values: Float64s, ndim: int = 0) -> Float64s:
     """Return the root mean square along the last axis, ignoring non-finite elements.
 
-    Of one number for each row, it is that of all rows.
+    Of one number for each row, it is that of all rows. `ndim` is the number of axes of a result
+    where `values` has several results.
     """
-    axis = -1 if values.shape[-1] > 1 or values.ndim < 2 else 0
+    axis = -1 if values.shape[-1] > 1 or (ndim or values.ndim) < 2 else -2
     return np.asarray(np.sqrt((_finite(values) ** 2).mean(axis=axis, keepdims=True)))
 
 
-def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s, power: int = 0) -> Float64s:
-    """Return how far a result may be from a hypothesis: one ulp and a few roundings.
+def _tolerance(evidence: Evidence, values: Float64s, power: int = 0) -> Float64s:
+    """Return how far a result may be from each hypothesis: one ulp and a few roundings.
 
     The roundings are relative to the natural scale, multiplied by the ratio of the rows of the
     hypothesis to those of the exact answer. With a power, float32 roundings that grow like that
@@ -180,6 +207,7 @@ def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s, power: int
     """
     exact, output = expected(evidence.case), evidence.output
     scale, right = _scale_and_sizes(evidence.case, output)
+    sizes = _row_rms(values, values.ndim - 1)
     ratio = sizes / right
     rounding = exact.unit(output) * _roundings(evidence)
     allowed = rounding * scale

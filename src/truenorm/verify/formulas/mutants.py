@@ -48,9 +48,7 @@ class Run:
         """Return an output with some steps changed."""
         self.right(output)
         values: Values = {}
-        for node in _in_order(output):
-            if node not in changes and values.keys().isdisjoint(node.args):
-                continue
+        for node in _behind(output, frozenset(changes)):
             args = [values.get(each, self._right[each]) for each in node.args]
             if node in changes:
                 values[node] = np.asarray(changes[node](self, node, args))
@@ -89,8 +87,13 @@ class Run:
 
 
 @cache
-def _in_order(output: Node) -> list[Node]:
-    return needed(output)
+def _behind(output: Node, steps: frozenset[Node]) -> list[Node]:
+    """Return some steps of an output, and the steps that depend on them, in order."""
+    behind: set[Node] = set()
+    for node in needed(output):
+        if node in steps or not behind.isdisjoint(node.args):
+            behind.add(node)
+    return [node for node in needed(output) if node in behind]
 
 
 Change = Callable[[Run, Node, list[Any]], Any]

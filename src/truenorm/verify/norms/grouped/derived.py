@@ -90,15 +90,16 @@ def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=RECENT)
-def _run(norm: Norm, case: Case) -> Run:
-    return Run(given_of(norm, case, norm.geometry(case)), case.dtype)
+def _run(norm: Norm, case: Case) -> tuple[Key, Run]:
+    """Return the key of a case, and the steps of its formula."""
+    return key_of(norm, case), Run(given_of(norm, case, norm.geometry(case)), case.dtype)
 
 
 def mutated(norm: Norm, output: str, words: str, case: Case) -> Float64s:
     """Return an output by a mutant; the right output if the case lacks the input of the mutant."""
-    key = key_of(norm, case)
+    key, run = _run(norm, case)
     changes = _mutants(norm, output, key).get(words, {})
-    values = _run(norm, case).result(graph_of(norm, key)[output], changes)
+    values = run.result(graph_of(norm, key)[output], changes)
     return shaped(norm, output, case, values)
 
 
