@@ -4,9 +4,6 @@ Triton decides whether it interprets when it is imported, so its kernels run in 
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import truenorm.verify as tv
+from shared.programs import python
 
 FOLDER = Path(__file__).parents[2] / "examples" / "verify"
 SERVING = FOLDER / "serving_check.py"
@@ -43,15 +41,7 @@ for name in sys.argv[1:]:
 def interpreted(program: str, *arguments: str, folder: Path = FOLDER) -> str:
     """Run a program in the folder of the examples, with the interpreter of Triton."""
     pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = python("-c", program, *arguments, folder=folder, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

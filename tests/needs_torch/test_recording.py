@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import truenorm.verify as tv
 from needs_torch.replayed import comparable
+from shared.programs import python
 from truenorm.verify import judge
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import verify_target
@@ -46,8 +47,7 @@ def few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(folder: Path, name: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(folder / "runner.py"), f"{KERNELS}:{name}", str(folder)]
-    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    return python(folder / "runner.py", f"{KERNELS}:{name}", folder, *options)
 
 
 def recorded(

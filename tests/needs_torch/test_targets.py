@@ -1,9 +1,6 @@
 """``truenorm verify torch:...``, recipes of published kernels, and the examples with PyTorch."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ pytest.importorskip("torch")
 
 import truenorm as tn
 import truenorm.verify as tv
+from shared.programs import python
 from truenorm.verify.calls import Call
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import verify_target
@@ -26,8 +24,7 @@ ZERO_CENTRED = "rms_norm,gain=zero-centred"
 
 
 def verify(*arguments: str, folder: Path) -> tuple[int, str]:
-    command = [sys.executable, "-P", "-m", "truenorm", "verify", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = python("-P", "-m", "truenorm", "verify", *arguments, folder=folder)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -62,9 +59,7 @@ def test_types_and_reproducers() -> None:
     report = verify_target(RMS_NORM, operation="rms_norm", strict=True)
     assert list(dict.fromkeys(each.dtype for each in report.grades)) == ["float32", "bfloat16"]
     finding = report.findings[0]
-    done = subprocess.run(
-        [sys.executable, "-c", finding.reproducer], capture_output=True, text=True, timeout=100
-    )
+    done = python("-c", finding.reproducer)
     assert done.returncode == 1
     assert "AssertionError" in done.stderr
 
@@ -104,15 +99,9 @@ def test_recipes_of_published_kernels(target: str, operation: str, name: str, dt
 
 
 def report_of(example: str, *options: str) -> dict[str, Any]:
-    file = str(ROOT / "examples" / "verify" / example)
-    command = [sys.executable, "-P", "-m", "truenorm", "verify", file]
-    done = subprocess.run(
-        [*command, "--json", *options],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    file = ROOT / "examples" / "verify" / example
+    command = ("-P", "-m", "truenorm", "verify", str(file), "--json", *options)
+    done = python(*command, seconds=600, TRITON_INTERPRET="1")
     assert done.returncode in (0, 1), done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -161,14 +150,8 @@ def test_torch_example() -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_allreduce_example(ranks: int) -> None:
     """The digests are those of MPI, as the page has them."""
-    ran = subprocess.run(
-        [sys.executable, ROOT / "examples" / "ranks" / "torch_allreduce.py", str(ranks)],
-        env={**os.environ, "PYTHONPATH": str(Path(tn.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    program = ROOT / "examples" / "ranks" / "torch_allreduce.py"
+    ran = python(program, str(ranks), seconds=600, PYTHONPATH=str(Path(tn.__file__).parents[1]))
     assert ran.returncode == 0, ran.stderr
     exact, _, _ = ran.stdout.partition(", float32 ")
     assert f"{exact}," in (ROOT / "docs" / "use" / "ranks.md").read_text(encoding="utf-8")

@@ -1,15 +1,14 @@
 """Slow kernels within the time limit: Triton's interpreter takes milliseconds for a program."""
 
 import json
-import os
 import resource
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from shared.programs import python
 
 pytest.importorskip("triton")
 BUGS: dict[str, str] = import_module("needs_torch.triton_bugs").BUGS
@@ -22,14 +21,8 @@ SLOW = pytest.mark.slow(reason="a verdict on a slow kernel takes half a minute")
 def judged(name: str) -> tuple[dict[str, Any], float]:
     """Return the report of a kernel by the interpreter, and the processor time of the run."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-m", "truenorm", "verify", f"{FILE}:{name}", "--json"],
-        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+    command = ("-m", "truenorm", "verify", f"{FILE}:{name}", "--json")
+    done = python(*command, seconds=900, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     assert done.returncode in (0, 1), done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,7 +1,5 @@
 """The example with layers of PyTorch: its gradients, and how it joins the graph."""
 
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from needs_torch.kernels import Tensor
+from shared.programs import python
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_layer.py"
 example: Any = import_module("examples.torch_layer")
@@ -145,8 +144,7 @@ class TestGraph:
 
 
 def test_program() -> None:
-    program = [sys.executable, "-W", "error", str(EXAMPLE)]
-    completed = subprocess.run(program, capture_output=True, text=True, check=False)
+    completed = python("-W", "error", EXAMPLE)
     assert completed.returncode == 0, completed.stderr
     lines = completed.stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == ["LayerNorm"] * 4 + ["RMSNorm"] * 4

@@ -1,4 +1,4 @@
-"""Run a Python program in another process."""
+"""Run Python programs in other processes."""
 
 import os
 import subprocess
@@ -10,6 +10,16 @@ import truenorm as tn
 
 SOURCES = Path(tn.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
+
+
+def python(
+    *arguments: str | Path, folder: Path | None = None, seconds: float = 300, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run Python with arguments and the variables of this process, and others."""
+    command, environment = [sys.executable, *map(str, arguments)], os.environ | variables
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds
+    )
 
 
 def run_python(code: str, *arguments: str, seconds: float = 300, **variables: str) -> list[str]:

@@ -1,12 +1,11 @@
 """Every planted bug is reported, correct subjects have no findings, and each guard is needed."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from shared.choosing import few, slow_unless
+from shared.programs import python
 from shared.verify import only_by
 from shared.verify.planted.registry import CAUSES, FATAL, FIRST_OF_KIND, MORE_RIGHT, PLANTED
 from shared.verify.planted.right import RIGHT
@@ -145,9 +144,7 @@ def _errors_of(reproducer: str, folder: Path) -> str:
     """Run a script in a new process; return what it prints to stderr if it ends with 1."""
     script = folder / "again.py"
     script.write_text(reproducer, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False
-    )
+    run = python("-W", "ignore", script)
     assert run.returncode == 1, run.stdout
     return run.stderr
 

@@ -31,19 +31,14 @@ def report(*grades: str, failing: int = 0, guard: str = "") -> Report:
     """Return a report with these grades, with ten checks of which some fail."""
     verdicts = {f"check {k}": "fail" if k < failing else "pass" for k in range(10)}
     finding = Finding(guard, "runs", "float32", "y", "a case", "why", "a symptom")
-    return Report(
-        "a kernel",
-        "quick",
-        "stable",
-        tuple(
-            Grade("float32", output, grade, 0.0, 0.0, "", None)
-            for output, grade in zip(OUTPUTS, grades, strict=False)
-        ),
-        {**verdicts, "another": "not judged"},
-        (finding,) if guard else (),
-        (),
-        operation=tv.LAYER_NORM,
+    of_outputs = (
+        Grade("float32", output, grade, 0.0, 0.0, "", None)
+        for output, grade in zip(OUTPUTS, grades, strict=False)
     )
+    verdicts["another"] = "not judged"
+    findings = (finding,) if guard else ()
+    fields = ("a kernel", "quick", "stable", tuple(of_outputs), verdicts, findings, ())
+    return Report(*fields, operation=tv.LAYER_NORM)
 
 
 class TestValue:
@@ -233,17 +228,9 @@ class TestArea:
 
 def test_json() -> None:
     grades = {"float32": {"y": "stable"}}
-    result = Score(
-        0.94,
-        ("The grade of y in float32 is stable.",),
-        "file.py:name",
-        ("float32",),
-        40,
-        1.0,
-        grades,
-        {"runs": "pass"},
-        operation=tv.RMS_NORM,
-    )
+    reasons, verdicts = ("The grade of y in float32 is stable.",), {"runs": "pass"}
+    fields = (0.94, reasons, "file.py:name", ("float32",), 40, 1.0, grades, verdicts)
+    result = Score(*fields, operation=tv.RMS_NORM)
     content = json.loads(to_json(result))
     assert schema_errors("score-1", content) == []
     assert (content["value"], content["operation"]) == (0.94, "rms_norm")

@@ -1,13 +1,12 @@
 """An operation that no file of the judge knows goes through all of it by its description alone."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from shared.programs import python
 from shared.verify import toy
 from shared.verify.recorded import leave_out_long_calls
 from truenorm.verify.judge import verify_target
@@ -61,7 +60,7 @@ def test_the_reproducer_reproduces(report: tv.Report, tmp_path: Path) -> None:
     script = tmp_path / "again.py"
     script.write_text(report.findings[0].reproducer, encoding="utf-8")
     assert f"tv.load('{Path(toy.__file__)}:no_mean_of_dy')" in script.read_text()
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    done = python(script)
     assert done.returncode == 1
     assert "AssertionError: got " in done.stderr
 

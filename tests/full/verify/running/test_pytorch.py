@@ -1,7 +1,6 @@
 """Kernels of PyTorch, as far as no PyTorch is needed: arguments, targets, messages."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 import truenorm.verify as tv
+from shared.programs import python
 from truenorm.tools.user_files import NotThereError
 from truenorm.verify.running.array_functions import Arguments, arguments_of
 from truenorm.verify.running.loading import dotted_path, load
@@ -82,8 +82,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_verify_does_not_import_torch() -> None:
-    script = "import sys, truenorm.verify; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python("-c", "import sys, truenorm.verify; print('torch' in sys.modules)")
     assert done.stdout == "False\n", done.stderr
 
 
