@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from full.verify.formulas.test_more_formulas import logsumexp
 from shared.verify.formulas import along, report_of
-from truenorm.verify.formulas import exp, largest, log, total
 from truenorm.verify.types import Array
 
 PLACES = ("normal-4x17", "normal-4x67", "normal-4x128")
@@ -47,11 +47,6 @@ def test_bits_show_which_step_is_rounded(
 
 def test_float32_shows_no_recipe() -> None:
     assert not judged(Softmax(), "float32").recipes
-
-
-def logsumexp(x: Any) -> Any:
-    top = largest(x)
-    return top + log(total(exp(x - top)))
 
 
 def test_a_recipe_of_one_number_for_each_row() -> None:

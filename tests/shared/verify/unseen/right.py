@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
+from shared.verify.honest import quiet
 
 Array = NDArray[Any]
 Forward = Callable[..., Any]
@@ -146,13 +147,3 @@ def kernel(
         dtypes=dtypes,
         operation=operation,
     )
-
-
-def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without the warnings of NumPy's arithmetic."""
-
-    def silent(*arguments: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return function(*arguments)
-
-    return silent
