@@ -21,6 +21,7 @@ from truenorm.verify.diagnosis.matches import (
     Match,
     compare_with_hypotheses,
     distance,
+    is_likelier,
     sizes_of,
 )
 from truenorm.verify.diagnosis.sizes import distinguishing_size
@@ -422,13 +423,27 @@ def _matches(
 
 
 def best(explaining: Iterator[Candidate]) -> list[Candidate]:
-    """Return the closest candidate and its equivalents; none if another one is as close."""
+    """Return the closest candidate and its equivalents; none if another one is as close.
+
+    Of equivalents, those without the bits of results that another one has are left out.
+    """
     every = list(explaining)
     if not every:
         return []
     best = min(every, key=lambda each: each.distance)
     close = [each for each in every if each.distance <= AMBIGUOUS * best.distance]
-    return close if all(_equivalent(best, each) for each in close) else []
+    if not all(_equivalent(best, each) for each in close):
+        return []
+    return [each for each in close if not any(_is_likelier(other, each) for other in close)]
+
+
+def _is_likelier(one: Candidate, other: Candidate) -> bool:
+    shared = one.matches.keys() & other.matches.keys()
+    masks = (
+        np.concatenate([each.matches[case].same.ravel() for case in shared])
+        for each in (one, other)
+    )
+    return is_likelier(*masks)
 
 
 def without_repeats(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -9,9 +9,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.verify.diagnosis.accuracy import Diagnosis, with_subject
+from truenorm.verify.diagnosis.matches import FEW, MOST, Mask
 from truenorm.verify.operation import Case, Hypothesis, RecipeResult, RoundedResult
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Array, Float64s, dtype_of
@@ -22,9 +22,6 @@ them. Recipes of y differ in a twentieth or more, those of codes in a few of ten
 SAME_BITS = 0.99
 """The share for a hypothesis. It is less than for a recipe: where float32 noise moves a rounding
 is not known here."""
-FEW, MOST = 8, 0.95
-"""Two computations are distinguished by this many elements in which they differ; of several
-recipes that match, one is named if it has this share of those elements against each other one."""
 
 
 HUGE = 2**13
@@ -35,7 +32,7 @@ class Bits(NamedTuple):
     """The bits by one computation in all cases, and where they are decided."""
 
     values: Float64s
-    decided: NDArray[np.bool_]
+    decided: Mask
 
     @classmethod
     def joined(cls, results: Sequence[RecipeResult]) -> "Bits":
@@ -57,7 +54,7 @@ class Bits(NamedTuple):
         differs = self._differs(other)
         return _share(result[differs], self.values[differs]) >= MOST
 
-    def _differs(self, other: "Bits") -> NDArray[np.bool_]:
+    def _differs(self, other: "Bits") -> Mask:
         return np.asarray(self.decided & other.decided & (self.values != other.values))
 
     def share(self, result: Float64s) -> float:

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Hypothesis
@@ -20,8 +21,21 @@ AT_ONCE = 2**16
 """Elements of the results of hypotheses that are computed before they are compared."""
 CLOSE = 2.0**-6
 """Relative distance of a result from a hypothesis whose own roundings may explain it."""
+FEW, MOST = 8, 0.95
+"""Of two computations, one is the likelier if at least this many results have the bits of one
+alone, and this share of them those of this one."""
 NOISE = 1 / 8
 """These errors, relative to the largest that are allowed."""
+
+
+Mask = NDArray[np.bool_]
+NO_ELEMENTS: Mask = np.zeros(0, bool)
+
+
+def is_likelier(mine: Mask, theirs: Mask) -> bool:
+    """Return True if most results with the bits of one of two computations have mine."""
+    of_one = mine != theirs
+    return bool(of_one.sum() >= FEW and mine[of_one].mean() >= MOST)
 
 
 class Evidence(NamedTuple):
@@ -53,6 +67,7 @@ class Match(NamedTuple):
     contrast: float = 0.0
     ulp: float = math.inf  # largest distance from the result
     share: float = 0.0  # of the error of the result that the hypothesis explains
+    same: Mask = NO_ELEMENTS  # elements of the result that are `values`, rounded
 
 
 def sizes_of(values: Float64s, ndim: int = 0) -> Float64s:
@@ -110,6 +125,7 @@ def _compare(
             contrast.tolist(),
             (from_result / ulps).max(axis=axes, initial=0.0).tolist(),
             [0.0] * len(values) if correct else map(partial(_share, evidence), values, tolerance),
+            rounded(values, kind) == result.astype(np.float64),
             strict=True,
         )
         return iter([Match(*each[:5], *next(measured)) if each.fits else each for each in matches])

@@ -23,25 +23,37 @@ from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s
 
 
-def candidate(words: str, value: float, distance: float) -> Candidate:
-    """Return a candidate whose three elements are equal, with a tolerance of 1."""
-    values, tolerance = np.full(3, value), np.ones(3)
+def candidate(words: str, value: float, distance: float, lacks: int = 0) -> Candidate:
+    """Return a candidate whose three elements are equal, with a tolerance of 1.
+
+    Of the results, it lacks the bits of some.
+    """
+    values, tolerance, same = np.full(3, value), np.ones(3), np.arange(9) >= lacks
     match = Match(
-        values, tolerance, True, True, True, telling=3, distance=distance, contrast=9.0, ulp=1.0
+        *(values, tolerance, True, True, True),
+        telling=3,
+        distance=distance,
+        contrast=9.0,
+        ulp=1.0,
+        same=same,
     )
     return Candidate(words, {"a case": match})
 
 
-@pytest.mark.parametrize(("value", "distance", "named"), [
-    (12.0, 0.1, []),  # another value, as close
-    (12.0, 0.19, []),  # within a factor of two
-    (12.0, 0.21, ["first"]),
-    (10.5, 0.1, ["first", "second"]),  # equal within the tolerance
+@pytest.mark.parametrize(("value", "distance", "lacks", "named"), [
+    (12.0, 0.1, 0, []),  # another value, as close
+    (12.0, 0.1, 9, []),
+    (12.0, 0.19, 0, []),  # within a factor of two
+    (12.0, 0.21, 0, ["first"]),
+    (10.5, 0.1, 0, ["first", "second"]),  # equal within the tolerance
+    (10.5, 0.1, 7, ["first", "second"]),
+    (10.5, 0.1, 8, ["first"]),  # without the bits of results that the first has
 ])  # fmt: skip
 def test_no_hypothesis_is_named_beside_one_that_is_as_close(
-    value: float, distance: float, named: list[str]
+    value: float, distance: float, lacks: int, named: list[str]
 ) -> None:
-    chosen = best(iter([candidate("first", 10.0, 0.1), candidate("second", value, distance)]))
+    second = candidate("second", value, distance, lacks)
+    chosen = best(iter([candidate("first", 10.0, 0.1), second]))
     assert [each.words for each in chosen] == named
 
 

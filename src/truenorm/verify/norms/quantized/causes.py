@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.diagnosis.bits import FEW, MOST
+from truenorm.verify.diagnosis.matches import FEW, is_likelier
+from truenorm.verify.diagnosis.sizes import distinguishing_size
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quantized.answers import Mask, answers_of
@@ -96,14 +97,11 @@ class Fit(NamedTuple):
     share: float
     masks: Mask = np.zeros((2, 0), bool)
 
-    def differs(self, other: "Fit") -> Mask:
-        """Return where one of two hypotheses fits, and not the other."""
+    def beside(self, other: "Fit") -> tuple[Mask, Mask]:
+        """Return where two hypotheses fit, of the elements where both are decided."""
         (mine, decided), (theirs, also_decided) = self.masks, other.masks
-        return np.asarray(decided & also_decided & (mine != theirs))
-
-    def beats(self, other: "Fit") -> bool:
-        """Return True if this hypothesis fits most elements where only one of two does."""
-        return float(self.masks[0][self.differs(other)].mean()) >= MOST
+        both = decided & also_decided
+        return mine[both], theirs[both]
 
 
 def _share(fit: Fit) -> float:
@@ -119,8 +117,9 @@ def most_likely(fits: Sequence[Fit]) -> str:
     if not fitting:
         return ""
     best = max(fitting, key=_share)
-    alike = [each for each in fitting if best.differs(each).sum() < FEW]
-    if not all(best.beats(each) for each in fitting if each not in alike):
+    pairs = [(each, best.beside(each)) for each in fitting]
+    alike = [each for each, pair in pairs if np.not_equal(*pair).sum() < FEW]
+    if not all(is_likelier(*pair) for _, pair in pairs if np.not_equal(*pair).sum() >= FEW):
         return ""
     right = [each.words for each in alike if each.words == BY_RIGHT_SCALES]
     return ", or ".join(right or [each.words for each in alike])
@@ -148,19 +147,10 @@ class _Search:
         if best:
             return best
         failing = [each for each in self.compared if each.wrong.any()]
-        sizes = self._sizes(failing)
-        return (
-            f"{best} where {sizes}" if sizes and (best := self._best(hypotheses, failing)) else ""
-        )
-
-    def _sizes(self, failing: Sequence[_Wrong]) -> str:
-        """Return the D or the number of rows that all failing cases have, and no other case."""
-        for axis, name in ((1, "D"), (0, "the number of rows")):
-            sizes = {each.case.shape[axis] for each in failing}
-            right = {each.case.shape[axis] for each in self.compared if not each.wrong.any()}
-            if len(sizes) == 1 and not sizes & right:
-                return f"{name} is {sizes.pop()}"
-        return ""
+        right = [each.case for each in self.compared if not each.wrong.any()]
+        sizes = distinguishing_size([each.case for each in failing], right)
+        best = self._best(hypotheses, failing) if sizes else ""
+        return best and f"{best} where {sizes}"
 
     def _best(self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]) -> str:
         """Return the most likely hypothesis about cases, each by its best recipe, or ""."""
