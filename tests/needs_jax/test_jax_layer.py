@@ -120,19 +120,6 @@ def test_callbacks_without_a_thread() -> None:
     assert "JAX runs callbacks on such threads: call truenorm on another thread" in raised[0]
 
 
-def test_training() -> None:
-    """A step against the gradient makes a loss smaller."""
-    _, x, *parameters = arrays("layer_norm", "float32", 16, 32)
-
-    @jax.jit  # type: ignore[untyped-decorator]
-    def loss(parameters: Any) -> Any:
-        return jnp.mean((example.layer_norm(x, *parameters) - 1) ** 2)
-
-    before, gradients = jax.value_and_grad(loss)(parameters)
-    stepped = [each - 0.1 * slope for each, slope in zip(parameters, gradients, strict=True)]
-    assert loss(stepped) < before
-
-
 def test_program() -> None:
     program = [sys.executable, "-W", "error", str(EXAMPLE)]
     completed = subprocess.run(program, capture_output=True, text=True, check=False)

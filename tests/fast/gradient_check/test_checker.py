@@ -1,6 +1,5 @@
 """Arguments, options, choice of the method and refusals of the checks, and the command line."""
 
-import json
 import sys
 from typing import Any
 
@@ -409,14 +408,6 @@ def test_command_prints_the_error_of_each_gradient(
     assert [line.split()[0] for line in lines] == names
     assert all("error" in line and "floor" in line for line in lines)
     assert verdict == "PASS"
-
-
-def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(["--json", "--shape", "3", "5"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["verdict"] == "PASS"
-    assert record["method"] in record["why"]
-    assert max(gradient["error"] for gradient in record["gradients"].values()) <= 1e-9
 
 
 def test_command_exit_code_unless_pass(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat, rou
 from truenorm.kernels import double_double
 from truenorm.kernels.double_double import Pair, two_sum
 from truenorm.kernels.reference.tier1 import column_sums, depth_of_sum, row_sums
-from truenorm.kernels.rounding import canonical_nan, round_pair, round_to, same_roundings
+from truenorm.kernels.rounding import round_pair, round_to, same_roundings
 from truenorm.kernels.rows import widen
 from truenorm.kernels.tuning import W
 
@@ -75,16 +75,6 @@ def test_same_roundings_compares_bits() -> None:
     zeros = np.array([0.0, -0.0, np.inf], np.float32)
     tested = same_roundings(zeros, np.array([0.0, 0.0, np.inf], np.float32))
     assert tested.undecided.tolist() == [False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("target", "pattern"),
-    list(zip(TARGETS, [0x7E00, 0x7FC0, 0x7FC00000, 0x7FF8000000000000], strict=True)),
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_canonical_nan(target: FloatFormat, pattern: int) -> None:
-    nan = np.array(canonical_nan(target))
-    assert int(nan.view(f"u{nan.itemsize}")) == pattern
 
 
 def normalized(seed: int, count: int = 2000) -> Pair:
@@ -173,15 +163,3 @@ def test_error_is_within_the_depth(count: int) -> None:
         bound = depth_of_sum(count) * U * sum(map(abs, map(Fraction, row)))
         assert abs(Fraction(float(by_row)) - exact) <= bound
         assert abs(Fraction(float(by_column)) - exact) <= bound
-
-
-def test_depth_is_logarithmic() -> None:
-    depths = [depth_of_sum(count) for count in (1, 2, 3, 64, 1024, 4096, 2**20)]
-    assert depths == [0, 1, 2, 11, 15, 17, 25]
-
-
-def test_terms_are_left_alone() -> None:
-    terms = np.ones((10, 200))
-    terms.flags.writeable = False
-    assert row_sums(terms).tolist() == [[200.0]] * 10
-    assert column_sums(terms).tolist() == [10.0] * 200

@@ -72,10 +72,6 @@ def test_a_finite_sum_does_not_overflow_midway() -> None:
     assert total.rounded(FLOAT64).values.tolist() == [1.7e308]
 
 
-def test_a_sum_of_nothing() -> None:
-    assert FixedPointSum(2).rounded(FLOAT32).values.tolist() == [0.0, 0.0]
-
-
 def test_special_sum() -> None:
     inf, nan = np.inf, np.nan
     total = SpecialSum(5)

@@ -1,10 +1,8 @@
 """The action of GitHub: its steps, run as GitHub would, and inputs that contain commands."""
 
-import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,18 +15,6 @@ INPUTS = (
     "subject", "command", "operation", "baseline", "require", "batch", "arguments", "version",
 )  # fmt: skip
 INSTALL, JUDGE, JUDGE_AND_STORE, ALL = slice(1), slice(1, 2), slice(1, None), slice(None)
-KERNELS = """
-import numpy as np
-
-
-def right(x, weight, eps):
-    wide = x.astype(np.float64)
-    return (weight * wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + eps)).astype(x.dtype)
-
-
-def wrong(x, weight, eps):
-    return right(x, weight, 0.0)
-"""
 # Each argument that python is called with, in brackets, as the report; and the exit code.
 STUB = """#!/bin/bash
 printf '[%s]' "$@" | tee -a "$CALLS"
@@ -43,7 +29,7 @@ class Ran:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, stub: bool = True
     ) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.files = {"kernels.py": KERNELS}
+        self.files: dict[str, str] = {}
         programs = folder / "programs"
         programs.mkdir()
         if stub:
@@ -180,33 +166,3 @@ def test_no_file_of_the_checkout_is_imported(
     done, _ = action.run(steps, subject="cases", command="judge", version="999.0")
     assert done == "FAILED"
     assert not (tmp_path / "imported").exists()
-
-
-@pytest.mark.slow(reason="the jobs of the workflow judge two kernels in processes")
-@pytest.mark.parametrize(("kernel", "passes"), [("right", True), ("wrong", False)])
-def test_kernels(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    kernel: str,
-    passes: bool,
-) -> None:
-    """The real command on a right and a wrong kernel."""
-    programs = Path(sys.executable).parent
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    action = Ran(tmp_path, monkeypatch, stub=False)
-    done, outputs = action.run(
-        JUDGE_AND_STORE, subject=f"kernels.py:{kernel}", operation="rms_norm"
-    )
-    assert done == ("ran" if passes else "FAILED")
-    assert outputs["passed"] == ("true" if passes else "false")
-    stored: dict[str, Any] = action.stored()
-    assert json.loads(stored["report.json"])["passed"] is passes
-    assert "<html" in stored["report.html"]
-    summary = (action.job.files / "summary.md").read_text(encoding="utf-8")
-    assert summary.startswith("## PASS: right" if passes else "## FAIL: wrong")
-    annotations = [line for line in capfd.readouterr().err.splitlines() if line.startswith("::")]
-    assert len(annotations) == (0 if passes else 1)
-    if not passes:
-        assert annotations[0].startswith("::error file=kernels.py,line=10,title=truenorm%3A y")
-        assert "eps is left out" in annotations[0]
