@@ -38,6 +38,19 @@ def raises(*_):
 
 right = tv.Subject(forward, name="a right kernel", dtypes=["float32"])
 wrong = tv.Subject(divides_by_less, name="a wrong kernel", dtypes=["float32"])
+def backward(dy, saved):
+    xhat, rstd, gamma = saved
+    g = gamma * dy
+    inner = g.mean(axis=-1, keepdims=True) + xhat * (g * xhat).mean(axis=-1, keepdims=True)
+    return rstd * (g - inner), (dy * xhat).sum(axis=0), dy.sum(axis=0)
+
+def saves(x, gamma, beta, eps):
+    var = x.var(axis=-1, ddof=1, keepdims=True)
+    rstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    xhat = (x - x.mean(axis=-1, keepdims=True)) * rstd
+    return gamma * xhat + beta, (xhat, rstd, gamma)
+
+both_wrong = tv.Subject(saves, backward, name="two wrong passes", dtypes=["float32"])
 def depends_on_the_batch(x, *others):
     y = forward(x, *others)
     return y if len(x) < 128 else np.nextafter(y, np.float32(np.inf))
@@ -184,6 +197,18 @@ def test_check_shows_no_source(session: Session, style: str) -> None:
     assert "raised ValueError: the kernel's own words" in text
     assert "tv.check(SUBJECTS[name], " in text
     assert_shows_no_source(text)
+
+
+def test_finding_that_follows(session: Session) -> None:
+    """The message names the output whose bug explains it, not the number of a finding."""
+    done = session.run("both_wrong, cases=SMALL", "-k", "accuracy")
+    assert done.parseoutcomes()["failed"] >= 2
+    done.stdout.fnmatch_lines(
+        [
+            "likely cause  the variance is divided*",
+            "likely cause  *follow* from y, float32, acc*",
+        ]
+    )
 
 
 def test_reproducer_runs(session: Session) -> None:
