@@ -282,3 +282,8 @@ def test_signature_has_only_documented_arguments(function: Forward) -> None:
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
         inspect.Parameter.KEYWORD_ONLY,
     }
+
+
+def test_type_checkers_reject_them() -> None:
+    with pytest.raises(TypeError, match="the scale is named gamma"):
+        tn.layer_norm(X, weight=ROW)  # type: ignore[arg-type]

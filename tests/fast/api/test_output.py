@@ -300,6 +300,11 @@ MEGABYTE = 10**6
 def test_identical_signatures() -> None:
     inference = inspect.signature(tn.layer_norm)
     assert inference.parameters == inspect.signature(tn.layer_norm_forward).parameters
+    defaults = {name: parameter.default for name, parameter in inference.parameters.items()}
+    assert defaults == {
+        "x": inspect.Parameter.empty, "gamma": None, "beta": None, "axis": -1, "eps": 1e-5,
+        "rounding": "correct", "out": None, "backend": None, "threads": None, "stream": None,
+    }  # fmt: skip
     backward = inspect.signature(tn.layer_norm_backward).parameters
     assert list(backward) == ["dy", "saved", "out", "backend", "threads", "stream"]
     for name in ("out", "backend", "threads", "stream"):

@@ -163,3 +163,8 @@ def test_error_is_within_the_depth(count: int) -> None:
         bound = depth_of_sum(count) * U * sum(map(abs, map(Fraction, row)))
         assert abs(Fraction(float(by_row)) - exact) <= bound
         assert abs(Fraction(float(by_column)) - exact) <= bound
+
+
+def test_depth_is_logarithmic() -> None:
+    depths = [depth_of_sum(count) for count in (1, 2, 3, 64, 1024, 4096, 2**20)]
+    assert depths == [0, 1, 2, 11, 15, 17, 25]

@@ -254,6 +254,11 @@ def test_every_flipped_bit_raises() -> None:
             assert message.startswith("expected bytes with checksum 0x")
 
 
+def test_other_magic_raises() -> None:
+    message = error_of_bytes(forged(magic=b"xruenorm partial"))
+    assert message.startswith("expected bytes that begin with b'truenorm partial'")
+
+
 def test_wrong_lengths_raise() -> None:
     for data in valid_bytes():
         for changed in (data[:-1], data + b"\0", data[: HEADER.size + 3], data[:17], b""):

@@ -231,6 +231,11 @@ def test_rows_of_different_scale(row_scales: list[float]) -> None:
     demand_central(PASS, LAYER_NORM.forward, LAYER_NORM.backward, inputs)
 
 
+def test_first_step_beyond_the_function() -> None:
+    """With a step of 250, tanh at 0 has slope 1/250; the derivative is 1."""
+    demand_central(PASS, np.tanh, tanh_backward, np.array([0.0, 1000.0]))
+
+
 HARD_POINTS: dict[str, tuple[Any, Any, Any, Any]] = {
     # 1e8 + 1e-12 is 1e8: the difference would be 0/h.
     "a step at the resolution of the data":

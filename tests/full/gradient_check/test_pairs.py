@@ -308,6 +308,11 @@ def test_forward_that_raises_outside_of_its_domain() -> None:
     demand(PASS, forward, lambda dy, x: dy / x, np.array([0.01, 5.0]))
 
 
+def test_complex_step_is_small_relative_to_small_elements() -> None:
+    x = np.array([1e-300, 1e-8, 0.3, 2.0])
+    forbid(FAIL, lambda x: x * np.log(x), lambda dy, x: dy * (np.log(x) + 1), x, method="complex")
+
+
 def test_jets_are_refused_for_large_inputs() -> None:
     pytest.importorskip("flint")
     x = np.ones(2**17 + 1)

@@ -197,6 +197,9 @@ class TestReport:
         positions = [report.index(each) for each in expected]
         assert positions == sorted(positions)
 
+    def test_right(self) -> None:
+        assert repr(check("RMSNorm")) == "<StepsCheck, PASS: dgamma, dxhat, drstd, dx>"
+
     def test_an_inconclusive_gradient_blames_no_line_after_it(self) -> None:
         """At a kink nothing is known of da, and dx may be wrong because of it."""
         result = tn.gradcheck_steps(

@@ -89,3 +89,9 @@ def test_seed_determines_the_result() -> None:
         tn.taylor_test(np.tanh, right, data((8,)), seed=seed) for seed in (1, 1, 2)
     )
     assert first == second != other
+
+
+def test_report_has_a_line_for_each_step() -> None:
+    result = tn.taylor_test(np.tanh, right, data((8,)))
+    assert len(str(result).splitlines()) == 1 + len(result.steps) == 1 + len(result.remainders)
+    assert f"order {result.order:.2f}" in str(result)
