@@ -75,6 +75,10 @@ class TestSteps:
     def test_spread(self, x: Any, spread: float) -> None:
         assert spread_of(x) == pytest.approx(spread, rel=1e-12)
 
+    def test_the_least_step_at_zero(self) -> None:
+        """It is not the smallest number, to which no function would react."""
+        assert least_step(np.zeros(2)) == 2.0**-52
+
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_the_least_step_is_taken_exactly(self, dtype: Any) -> None:
         for x in (np.array([3.7, -1e5], dtype), np.zeros(2, dtype), np.full(2, 1e-30, dtype)):
