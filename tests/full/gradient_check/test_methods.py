@@ -102,6 +102,11 @@ class TestNearbyLines:
             for k, point in enumerate(points):
                 np.testing.assert_array_equal(point, start + k * unit)
 
+    def test_lines_differ(self) -> None:
+        nearby = NearbyLines(self.INPUTS, CLOSE, move_zeros=False)
+        first, second = (nearby.point(line, 1, self.INPUTS)[0] for line in (0, 1))
+        assert (first != second).any()
+
     def test_distances_have_their_own_points(self) -> None:
         """The steps of the second input cannot shrink."""
         moved = [
