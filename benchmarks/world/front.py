@@ -43,11 +43,13 @@ def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
         rows.append([name, grades_of(row, "float32")["y"], far, *cells])
     facts, noise = timings["machine"], "" if timings["quiet"] else ", not quiet"
     shapes = ", ".join("x".join(map(str, shape)) for shape in SHAPES)
-    head = ["float32", "grade", "mean 1e4", "small", "middle", "large"]
+    head = ["float32", "grade of y", "error at mean 1e4"]
+    head += [f"time, {size}" for size in ("small", "middle", "large")]
     return (
         f"{markdown_table(head, rows)}\n\n"
-        "[Grades](docs/reference/grades.md) of y: correct (every bit), faithful (within a step), "
-        "stable (rounding errors), conditional, unstable (digits lost); errors in ulp. "
+        "[Grades](docs/reference/grades.md): correct (every bit), faithful (within a step), "
+        "stable (rounding errors), conditional, unstable (digits lost). "
+        "Errors in ulp. "
         f"`python -m benchmarks.world`, {scores['machine']['date']}.\n"
         f"Times of forward/backward, PyTorch's = 1: {shapes} "
         f"(`python -m benchmarks.peers`, {facts['date']}, {facts['cpu']}, "

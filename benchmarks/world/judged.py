@@ -81,7 +81,7 @@ def judge_norm(
 
 def call_in_words(case: str, call: Call) -> str:
     """Return the name of a case, and which call of the case is made unless it is the first."""
-    return case if call == Call() else f"{case}: {call.kind} {call.start}-{call.stop}"
+    return case if call == Call() else f"{case}: {call}"
 
 
 class Without:

@@ -66,13 +66,13 @@ def figure_of(lines: Mapping[str, Mapping[float, float]], curve: str, label: str
             ends[name] = (errors[-1], colour)
     if curve == "mean":
         axes.loglog([10, 1e4], [5, 5e3], "k:", lw=1)
-        axes.set_xticks([0.1, 1, 10, 100, 1000, 10000], ["0", "1", "10", "100", "1000", "10,000"])
+        axes.set_xticks([0.1, 1, 10, 100, 1000, 10000], ["0", "1", "10", "100", "1,000", "10,000"])
     else:
         ticks = [int(each) for each in next(iter(lines.values()))]
         axes.set_xticks(ticks, [f"{each:,}" for each in ticks])
         axes.minorticks_off()
     axes.set_xlabel(label, fontsize=12)
-    axes.set_title("largest error of y in float32, in ulp", loc="left", fontsize=12)
+    axes.set_title("largest error of y in float32, in ulp", loc="left", fontsize=12, pad=18)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     name_ends(axes, ends)

@@ -99,9 +99,9 @@ def rows_of(case: Case, call: Call) -> int:
     return call.stop if call.how.repeats_rows else case.shape[0]
 
 
-def calls_to_make(case: Case) -> list[Call]:
-    """Return the calls of a case, also those whose results are not kept."""
-    return [each.call for each in planned_calls(case)]
+def calls_to_make(case: Case) -> Counter[Call]:
+    """Count the calls of a case by kind and rows, also calls whose results are not kept."""
+    return Counter(each.call for each in planned_calls(case))
 
 
 class WithinLimit:
@@ -114,7 +114,7 @@ class WithinLimit:
         self._looked_at = 0
         self._shapes: set[Shape] = set()
         self._cost: Cost | None = None
-        self._chosen: Counter[tuple[str, Call]] | None = None  # None: all
+        self._chosen: set[tuple[str, Call]] | None = None  # None: all
 
     @property
     def subject(self) -> Subject:
@@ -126,6 +126,8 @@ class WithinLimit:
         while self._remaining:
             if self._is_time_to_look() and not (self._chosen is None and self._take_samples()):
                 self._look()
+            if self._chosen is not None and self._spent >= self._seconds:
+                self._chosen = set()
             yield self._remaining.pop(0)
 
     def _is_time_to_look(self) -> bool:
@@ -160,10 +162,7 @@ class WithinLimit:
                 return False
         if self._chosen is None:
             return True
-        if self._spent >= self._seconds or not self._chosen[case.name, call]:
-            return False
-        self._chosen[case.name, call] -= 1
-        return True
+        return (case.name, call) in self._chosen
 
     def _predict(self, case: Case, call: Call) -> float:
         """Return the seconds of a call, without those of a new shape."""
@@ -213,21 +212,22 @@ class WithinLimit:
         """Return the calls of the remaining cases, each with its share of a new shape."""
         assert self._cost is not None
         calls = [
-            (place, call)
+            (place, call, count)
             for place, case in enumerate(self._remaining)
             if not is_user_case(case)
-            for call in calls_to_make(case)
+            for call, count in calls_to_make(case).items()
         ]
-        users = Counter(_shape(self._remaining[place], call) for place, call in calls)
+        users = Counter(_shape(self._remaining[place], call) for place, call, _ in calls)
         earlier: Counter[tuple[str, str]] = Counter()
         items, plain = [], dict[int, float]()
-        for place, call in calls:
+        for place, call, count in calls:
             case = self._remaining[place]
             seconds, shape = self._predict(case, call), _shape(case, call)
-            if shape not in self._shapes:
-                seconds += self._cost.shape / users[shape]
             if call.how.large and seconds > PATIENCE:
                 continue  # it is not made in any case
+            seconds *= count  # equal calls are made together, or none of them
+            if shape not in self._shapes:
+                seconds += self._cost.shape / users[shape]
             # The first of a family or of a kind of call shows more than the second.
             like = case.dtype, case.family if place not in plain else call.kind
             weight = max(seconds * (1 + earlier[like]), plain.get(place, 0.0))
@@ -238,21 +238,21 @@ class WithinLimit:
 
     def _choose(self, items: Sequence["_Item"]) -> None:
         """Choose calls that fit, the cheap ones first, and put the cases into this order."""
-        self._chosen, left = Counter(), self._seconds - self._spent
+        self._chosen, left = set(), self._seconds - self._spent
         order: dict[int, None] = {}
         for item in sorted(items, key=lambda item: item.weight):
             is_plain = item.place not in order
             order.setdefault(item.place)
             name = self._remaining[item.place].name
-            if item.seconds <= left and (is_plain or self._chosen[name, Call()]):
+            if item.seconds <= left and (is_plain or (name, Call()) in self._chosen):
                 left -= item.seconds
-                self._chosen[name, item.call] += 1
+                self._chosen.add((name, item.call))
         first = [place for place, case in enumerate(self._remaining) if is_user_case(case)]
         self._remaining = [self._remaining[place] for place in (*first, *order)]
 
 
 class _Item(NamedTuple):
-    """A call that may be made; of two, the one of lower weight is made first."""
+    """Equal calls that may be made; of two items, that of lower weight is made first."""
 
     weight: float
     place: int

@@ -118,7 +118,7 @@ def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     better, worse = (text.index(f"| {name} | [") for name in ("better", "worse"))
     assert better < worse
     assert "| better | [stable]{.grade-stable} | 2.0 | 31 |" in text
-    assert "| part | ≤ [faithful]{.grade-faithful} | 2.0 | 31 |" in text
+    assert "| part | ≤\u00a0[faithful]{.grade-faithful} | 2.0 | 31 |" in text
     assert "[warn]{.grade-conditional} | - | [fail]{.grade-fail} |" in text
     assert "| one 1 | 412 |" in text
     assert "| late | too slow | `not judged within 9 s` |" in text
@@ -171,12 +171,12 @@ def test_a_changed_grade_or_verdict_is_told() -> None:
 
 def test_a_second_run_makes_the_calls_of_the_first() -> None:
     def forward(x: Any, gamma: Any, beta: Any, eps: float) -> Any:
-        time.sleep(0.002)
+        time.sleep(0.01)
         return x * gamma + beta + eps
 
     subject = tv.Subject(forward, dtypes=["float32"])
     suite = [case for case in tv.cases("float32") if case.family in ("normal", "batch", "rows")]
-    first = collect(runner_for(subject), suite, seconds=0.5)
+    first = collect(runner_for(subject), suite, seconds=0.4)
     slow = [call_in_words(each.case, each.call) for each in first if is_too_slow(each)]
     assert slow
     second = collect(Without(runner_for(subject), slow), suite)
