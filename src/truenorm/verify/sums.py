@@ -71,13 +71,20 @@ class Way(NamedTuple):
             if self.once:
                 exact = narrow.astype(np.float64).sum(axis=-1)
                 return np.asarray(exact.astype(kind).astype(np.float64))
+            # More lanes or longer blocks than a short row needs would only add zeros.
+            count = narrow.shape[-1]
             if self.block:
-                parts = _padded(narrow, self.block).swapaxes(-1, -2)
+                parts = _padded(narrow, min(self.block, count)).swapaxes(-1, -2)
             else:
-                parts = _padded(narrow, self.lanes)
+                parts = _padded(narrow, min(self.lanes, _power_of_two(count)))
             if self.fused and parts.shape[-2] > MOST_STEPS:
                 return np.full(narrow.shape[:-1], np.nan)
             return np.asarray(_by_halves(_in_sequence(parts, kind)).astype(np.float64))
+
+
+def _power_of_two(count: int) -> int:
+    """Return the least power of two that is no less than a count."""
+    return 1 << (count - 1).bit_length()
 
 
 def _padded(terms: Array, size: int) -> Array:
@@ -102,7 +109,7 @@ def _in_sequence(terms: Array, kind: "np.dtype[np.generic]") -> Array:
 
 def _by_halves(terms: Array) -> Array:
     """Add neighbours along the last axis until one number is left."""
-    terms = _padded(terms, 1 << (terms.shape[-1] - 1).bit_length())[..., 0, :]
+    terms = _padded(terms, _power_of_two(terms.shape[-1]))[..., 0, :]
     while terms.shape[-1] > 1:
         terms = terms[..., 0::2] + terms[..., 1::2]
     return terms[..., 0]
