@@ -18,6 +18,7 @@ from truenorm.verify.running.loading import load_with_spec
 from truenorm.verify.running.process import receive, send
 from truenorm.verify.running.records import triton_advice
 from truenorm.verify.running.runners import runner_for
+from truenorm.verify.types import Array
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -53,14 +54,14 @@ def main() -> int:
         send(answers, {"cannot": reason}, {})
         return 2
     send(answers, {"subject": subject.to_description(), "spec": list(spec)}, {})
-    runner = runner_for(subject, in_worker=True)
+    runner, inputs = runner_for(subject, in_worker=True), dict[str, Array | None]()
     while (request := receive(requests, lambda: sys.maxsize)) is not None:
-        message, arrays = request
+        message, inputs = request[0], request[1] or inputs
         case = Case(
             subject.operation,
             message["case"],
             message["dtype"],
-            arrays,
+            inputs,
             float.fromhex(message["eps"]),
             layout=message["layout"],
         )

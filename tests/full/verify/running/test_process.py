@@ -80,6 +80,14 @@ def test_results(tmp_path: Path) -> None:
     np.testing.assert_array_equal(padded.results["y"], np.concatenate([2 * example().x, below]))
 
 
+def test_each_call_gets_the_inputs_of_its_case(tmp_path: Path) -> None:
+    """They are sent once for several calls."""
+    other = example().with_inputs(x=2 * example().x)
+    with SubjectProcess(_forward(tmp_path, "pass")) as process:
+        for each in (example(), example(), other, example()):
+            np.testing.assert_array_equal(process.run(each, Call()).results["y"], each.x)
+
+
 def test_damaged_inputs(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "x *= 2")) as process:
         record = process.run(example(), Call())
@@ -120,7 +128,8 @@ def test_failures(tmp_path: Path, line: str, failure: str) -> None:
     target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
     zero = example().with_inputs(x=np.zeros_like(example().x))
     with SubjectProcess(target) as process:
-        assert failure in process.run(zero, Call()).failure
+        for _ in range(2):  # the new process gets the inputs anew
+            assert failure in process.run(zero, Call()).failure
         assert not process.run(example(), Call()).failure  # the next case runs
 
 
