@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ class Evidence(NamedTuple):
 class Match(NamedTuple):
     """A hypothesis compared with the result of one case.
 
-    What follows `fits` is measured if the hypothesis fits. `telling` is the number of elements in
+    What follows `fits` counts if the hypothesis fits. `telling` is the number of elements in
     which the hypothesis differs from the exact answer and from the unchanged steps. It is 0 unless
     that difference is far larger than its distance from the result. `distance` and `contrast` are
     the root mean square of the distance of `values` from the result, and of that difference,
@@ -99,56 +99,34 @@ def _compare(
         overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
         values = np.where(overflow, np.copysign(np.inf, values), values)
         tolerance = _tolerance(evidence, values, power)
-        from_result = distance(result.astype(np.float64), values)
-        from_result = np.where(exact.undefined(output), 0.0, from_result)
+        returned = result.astype(np.float64)
+        from_result = np.where(exact.undefined(output), 0.0, distance(returned, values))
         close = (from_result <= tolerance + CLOSE * np.abs(values)).all(axis=axes)
         for place in np.flatnonzero(close).tolist():
             own = case.operation.knowledge.scale_of(output, hypotheses[place][0], case)
             own = exact.unit(output) * _roundings(evidence) * own
             tolerance[place] = np.maximum(tolerance[place], own)
-        from_exact, allowed = distance(values, right), _allowed(case, output, power)
-        defined = np.asarray(~np.isnan(values).all(axis=axes))
-        differs = np.asarray((from_exact > allowed).any(axis=axes))
-        fits = np.asarray((from_result <= tolerance).all(axis=axes))
-        of_each = (each.tolist() for each in (defined, differs, fits))
-        matches = map(Match, values, tolerance, *of_each)
-        if not fits.any():
-            return matches
-        values, tolerance, from_result = values[fits], tolerance[fits], from_result[fits]
-        from_right = np.minimum(from_exact[fits], distance(values, _unchanged(case, output)))
-        ulps = ulps_of(sizes_of(_finite(values), right.ndim), kind)
+        from_exact, allowed = distance(values, right), exact.allowed(output, power)
+        from_right = np.minimum(from_exact, distance(values, _unchanged(case, output)))
         rms_distance, contrast = (_rms(each / tolerance) for each in (from_result, from_right))
         tells = rms_distance * MIN_RATIO <= contrast
-        measured = zip(
-            np.where(tells, (from_right > allowed).sum(axis=axes), 0).tolist(),
-            rms_distance.tolist(),
-            contrast.tolist(),
-            (from_result / ulps).max(axis=axes, initial=0.0).tolist(),
-            [0.0] * len(values) if correct else map(partial(_share, evidence), values, tolerance),
-            rounded(values, kind) == result.astype(np.float64),
-            strict=True,
-        )
-        return iter([Match(*each[:5], *next(measured)) if each.fits else each for each in matches])
-
-
-def compare_with_hypothesis(
-    evidence: Evidence, hypothesis: Hypothesis, power: int = 0, words: str = ""
-) -> Match:
-    """Compare the result of one case with a hypothesis, for errors like a power of kappa."""
-    (match,) = compare_with_hypotheses(evidence, [(words, hypothesis)], power)
-    return match
-
-
-@lru_cache(maxsize=RECENT)
-def _allowed(case: Case, output: str, power: int) -> Float64s:
-    return expected(case).allowed(output, power)
-
-
-@lru_cache(maxsize=RECENT)
-def _scale_and_sizes(case: Case, output: str) -> tuple[Float64s, Float64s]:
-    """Return the natural scale of an exact answer, and the root mean square of its rows."""
-    exact = expected(case)
-    return exact.scale(output), _row_rms(exact.wide[output])
+        ulps = ulps_of(sizes_of(_finite(values), right.ndim), kind)
+        fits: Array = np.asarray((from_result <= tolerance).all(axis=axes))
+        columns = [
+            ~np.isnan(values).all(axis=axes),
+            (from_exact > allowed).any(axis=axes),
+            fits,
+            np.where(tells, (from_right > allowed).sum(axis=axes), 0),
+            rms_distance,
+            contrast,
+            (from_result / ulps).max(axis=axes, initial=0.0),
+            [
+                _share(evidence, values[place], tolerance[place]) if fit and not correct else 0.0
+                for place, fit in enumerate(fits)
+            ],
+        ]
+        numbers = (np.asarray(each).tolist() for each in columns)
+        return map(Match, values, tolerance, *numbers, rounded(values, kind) == returned)
 
 
 @lru_cache(maxsize=RECENT)
@@ -222,11 +200,10 @@ def _tolerance(evidence: Evidence, values: Float64s, power: int = 0) -> Float64s
     allowed, or another bug could hide there.
     """
     exact, output = expected(evidence.case), evidence.output
-    scale, right = _scale_and_sizes(evidence.case, output)
     sizes = _row_rms(values, values.ndim - 1)
-    ratio = sizes / right
+    ratio = sizes / _row_rms(exact.wide[output])
     rounding = exact.unit(output) * _roundings(evidence)
-    allowed = rounding * scale
+    allowed = rounding * exact.scale(output)
     if power:
         unit = min(exact.unit(output), FLOAT32_ROUNDOFF)
         allowed += NOISE * unit * exact.factor(output, power) * exact.scale(output, power)

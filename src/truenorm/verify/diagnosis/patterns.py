@@ -25,7 +25,7 @@ from truenorm.verify.diagnosis.accuracy import (
 )
 from truenorm.verify.diagnosis.matches import (
     Evidence,
-    compare_with_hypothesis,
+    compare_with_hypotheses,
     distance,
     explained_share,
 )
@@ -286,7 +286,8 @@ def _telling_of_earlier(each: Evidence, earlier: Sequence[Evidence], mixture: Mi
     others = [other.case for other in earlier if other.case.shape == each.case.shape]
     # A cache keeps one of the first calls, or one of the last.
     for other in (*others[:MIN_CASES], *others[:MIN_CASES:-1][:MIN_CASES]):
-        match = compare_with_hypothesis(each, partial(mixture, other), TOLERATED)
+        hypothesis = ("", partial(mixture, other))
+        (match,) = compare_with_hypotheses(each, [hypothesis], TOLERATED)
         if match.fits and match.telling:
             return match.telling
     return 0

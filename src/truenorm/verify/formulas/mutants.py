@@ -89,11 +89,11 @@ class Run:
 @cache
 def _behind(output: Node, steps: frozenset[Node]) -> list[Node]:
     """Return some steps of an output, and the steps that depend on them, in order."""
-    behind: set[Node] = set()
+    behind: dict[Node, None] = {}
     for node in needed(output):
-        if node in steps or not behind.isdisjoint(node.args):
-            behind.add(node)
-    return [node for node in needed(output) if node in behind]
+        if node in steps or not behind.keys().isdisjoint(node.args):
+            behind[node] = None
+    return [*behind]
 
 
 Change = Callable[[Run, Node, list[Any]], Any]
