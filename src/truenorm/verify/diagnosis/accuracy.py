@@ -21,10 +21,9 @@ from truenorm.verify.diagnosis.matches import (
     Match,
     compare_with_hypotheses,
     distance,
-    is_likelier,
     sizes_of,
 )
-from truenorm.verify.diagnosis.sizes import distinguishing_size
+from truenorm.verify.distinctions import distinguishing_size, is_likelier
 from truenorm.verify.operation import Case, Clamped, Hypothesis, Summed
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.sums import EQUALLY_GOOD, Drift, Fit, fit, ways

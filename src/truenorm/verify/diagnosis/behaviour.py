@@ -26,7 +26,7 @@ from truenorm.verify.calls import (
 )
 from truenorm.verify.diagnosis.accuracy import MIN_ELEMENTS, diagnose
 from truenorm.verify.diagnosis.matches import Evidence, distance
-from truenorm.verify.diagnosis.sizes import distinguishing_size
+from truenorm.verify.distinctions import distinguishing_size
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, compute_exact, expected, output_types
 from truenorm.verify.running.records import Record

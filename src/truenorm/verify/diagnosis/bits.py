@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorm.verify.diagnosis.accuracy import Diagnosis, with_subject
-from truenorm.verify.diagnosis.matches import FEW, MOST, Mask
+from truenorm.verify.distinctions import FEW, MOST, Mask
 from truenorm.verify.operation import Case, Hypothesis, RecipeResult, RoundedResult
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Array, Float64s, dtype_of

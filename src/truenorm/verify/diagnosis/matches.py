@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from truenorm.verify.distinctions import Mask
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Hypothesis
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
@@ -21,21 +21,11 @@ AT_ONCE = 2**16
 """Elements of the results of hypotheses that are computed before they are compared."""
 CLOSE = 2.0**-6
 """Relative distance of a result from a hypothesis whose own roundings may explain it."""
-FEW, MOST = 8, 0.95
-"""Of two computations, one is the likelier if at least this many results have the bits of one
-alone, and this share of them those of this one."""
 NOISE = 1 / 8
 """These errors, relative to the largest that are allowed."""
 
 
-Mask = NDArray[np.bool_]
 NO_ELEMENTS: Mask = np.zeros(0, bool)
-
-
-def is_likelier(mine: Mask, theirs: Mask) -> bool:
-    """Return True if most results with the bits of one of two computations have mine."""
-    of_one = mine != theirs
-    return bool(of_one.sum() >= FEW and mine[of_one].mean() >= MOST)
 
 
 class Evidence(NamedTuple):

@@ -29,7 +29,7 @@ from truenorm.verify.diagnosis.matches import (
     distance,
     explained_share,
 )
-from truenorm.verify.diagnosis.sizes import LISTED, distinguishing_size
+from truenorm.verify.distinctions import LISTED, distinguishing_size
 from truenorm.verify.operation import Case, ErrorTerms, Growth, Hypothesis, Mixture
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff

@@ -16,7 +16,7 @@ from truenorm.verify.diagnosis.accuracy import (
     with_common_causes,
 )
 from truenorm.verify.diagnosis.matches import Evidence, Match
-from truenorm.verify.diagnosis.sizes import distinguishing_size
+from truenorm.verify.distinctions import distinguishing_size
 from truenorm.verify.norms.quantized.causes import BY_RIGHT_SCALES, Fit, most_likely
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected

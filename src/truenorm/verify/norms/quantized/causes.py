@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.diagnosis.matches import FEW, is_likelier
-from truenorm.verify.diagnosis.sizes import distinguishing_size
+from truenorm.verify.distinctions import FEW, distinguishing_size, is_likelier
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quantized.answers import Mask, answers_of

@@ -1,13 +1,27 @@
-"""Describe the sizes at which results are wrong, and no result is right."""
+"""What tells wrong results from right ones, and one computation from another: sizes and bits."""
 
 from collections.abc import Collection
 
+import numpy as np
+from numpy.typing import NDArray
+
 from truenorm.verify.operation import Case
+
+Mask = NDArray[np.bool_]
+FEW, MOST = 8, 0.95
+"""Of two computations, one is the likelier if at least this many results have the bits of one
+alone, and this share of them those of this one."""
 
 MAX_LISTED = 3
 """Sizes that are listed one by one."""
 LISTED = "one of "
 """The beginning of sizes that no rule describes."""
+
+
+def is_likelier(mine: Mask, theirs: Mask) -> bool:
+    """Return True if most results with the bits of one of two computations have mine."""
+    of_one = mine != theirs
+    return bool(of_one.sum() >= FEW and mine[of_one].mean() >= MOST)
 
 
 def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> str:
