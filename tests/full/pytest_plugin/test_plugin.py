@@ -206,7 +206,7 @@ def test_finding_that_follows(session: Session) -> None:
     done.stdout.fnmatch_lines(
         [
             "likely cause  the variance is divided*",
-            "likely cause  *follow* from y, float32, acc*",
+            "likely cause  as y, float32, acc*",
         ]
     )
 
