@@ -100,7 +100,7 @@ def explain_raised(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: A
     ]
     sizes = distinguishing_size([each.case for each in cases if each.wrong], controls)
     one_kind = len({record.failure.split(":")[0] for record in failed}) == 1
-    return f"calls fail where {sizes}, and only there" if sizes and one_kind else ""
+    return f"calls fail where {sizes}" if sizes and one_kind else ""
 
 
 def explain_type(output: str, cases: Sequence[CaseRecords]) -> str:
@@ -265,7 +265,10 @@ def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
 
 
 def explain_position(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Find the block size within which the position of a row changes its bits."""
+    """Find the number of rows after which equal rows have the same bits again.
+
+    A block of rows and the alignment of a row in memory are the same where D is odd.
+    """
     blocks = {
         block
         for each in cases
@@ -274,7 +277,10 @@ def explain_position(output: str, cases: Sequence[CaseRecords]) -> str:
     }
     if len(blocks) != 1:
         return ""
-    return f"the bits of a row depend on its position in a block of {blocks.pop()} rows"
+    return (
+        f"the bits of equal rows repeat after {blocks.pop()} rows: they depend on the place of a "
+        "row in a block, or on where it starts in memory"
+    )
 
 
 def _block_size(case: Case, result: Array) -> int:
@@ -292,16 +298,37 @@ def _block_size(case: Case, result: Array) -> int:
 
 
 def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Find the number of rows from which a batch is computed differently."""
+    """Find the number of rows, or of elements, from which a batch is computed differently.
+
+    Which of both it is, only rows of several lengths show.
+    """
+    changes = [
+        (each.case.shape[1], _batch_size_changes(each, output)) for each in cases if each.wrong
+    ]
+    lengths = {size for size, _ in changes}
+    common = {
+        "rows": _common_change([some for _, some in changes]),
+        "elements": _common_change(
+            [{(below * size, above * size) for below, above in some} for size, some in changes]
+        ),
+    }
+    texts = [
+        f"batches of up to {change[0]} {unit} are computed differently from {change[1]} or more"
+        for unit, change in common.items()
+        if change
+    ]
+    if len(lengths) == 1 and common["rows"]:
+        return f"where D is {lengths.pop()}, {texts[0]}"
+    return texts[0] if len(texts) == 1 else ""
+
+
+def _common_change(changes: Sequence[set[tuple[int, int]]]) -> tuple[int, int] | None:
+    """Return the one pair of sizes between which the bits of all cases may change."""
     common = {(0, sys.maxsize)}
-    for each in (each for each in cases if each.wrong):
-        pairs = product(common, _batch_size_changes(each, output))
-        both = {(max(one[0], other[0]), min(one[1], other[1])) for one, other in pairs}
+    for some in changes:
+        both = {(max(a[0], b[0]), min(a[1], b[1])) for a, b in product(common, some)}
         common = {(below, above) for below, above in both if below < above}
-    if len(common) != 1:
-        return ""
-    below, above = common.pop()
-    return f"batches of up to {below} rows are computed differently from {above} or more"
+    return common.pop() if len(common) == 1 else None
 
 
 class _Batch(NamedTuple):
@@ -325,7 +352,11 @@ class _Batch(NamedTuple):
 
 
 def _batch_size_changes(each: CaseRecords, output: str) -> set[tuple[int, int]]:
-    """Return the neighbouring batch sizes between which bits change, and nowhere else."""
+    """Return the neighbouring batch sizes between which bits change, and nowhere else.
+
+    One of the larger sizes must be odd: a last block of rows that is not full may have the bits
+    of small batches.
+    """
     batches = [
         _Batch(record.call.start, result, record.call.stop - record.call.start or len(result))
         for record in (*each.of_kind(PLAIN), *each.of_kind(ROWS), *each.of_kind(TILED))
@@ -334,6 +365,8 @@ def _batch_size_changes(each: CaseRecords, output: str) -> set[tuple[int, int]]:
     sizes = sorted({batch.size for batch in batches})
     changes = set()
     for below, above in pairwise(sizes):
+        if not any(size % 2 for size in sizes if size >= above):
+            continue
         small = [batch for batch in batches if batch.size <= below]
         large = [batch for batch in batches if batch.size >= above]
         same = all(
@@ -382,8 +415,8 @@ def explain_special(output: str, cases: Sequence[CaseRecords]) -> str:
             _input_replaced, name, _is_not_finite
         )
         causes[f"NaN in {name} is replaced by 0"] = partial(_input_replaced, name, np.isnan)
-        causes[f"of a row, NaN in {name} reaches only its own column of {output}"] = partial(
-            _nan_contained, name
+        causes[f"a row with NaN in {name} has finite elements of {output} in other columns"] = (
+            partial(_nan_contained, name)
         )
         causes[f"a non-finite value of {name} makes all of {output} NaN"] = partial(_spread, name)
     consistent = _consistent_causes(output, cases, "special", causes)

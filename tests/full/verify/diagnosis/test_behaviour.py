@@ -3,7 +3,7 @@
 Causes that planted bugs have are in `test_planted.py`; here are others, and records without one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -143,12 +143,41 @@ class TestRepeat:
 class TestBatch:
     SIZES = (1, 7, 128, 255, 256, 257)
 
-    def cause(self, kernel: Callable[[Array], Array]) -> str:
+    def cause(
+        self,
+        kernel: Callable[[Array], Array],
+        sizes: Sequence[int] = SIZES,
+        names: Sequence[str] = ("float32-batch-300x67",),
+    ) -> str:
         """Return the cause for a kernel whose y of a row depends on its batch."""
-        case = tv.case("float32-batch-300x67")
-        y = right(case, "y")
-        calls = [(Call(ROWS, 0, size), {"y": kernel(y[:size])}) for size in self.SIZES]
-        return behaviour.explain_batch("y", [records_of(case, (PLAIN, {"y": kernel(y)}), *calls)])
+        cases = []
+        for case in map(tv.case, names):
+            y = right(case, "y")
+            calls = [(Call(ROWS, 0, size), {"y": kernel(y[:size])}) for size in sizes]
+            cases.append(records_of(case, (PLAIN, {"y": kernel(y)}), *calls))
+        return behaviour.explain_batch("y", cases)
+
+    @pytest.mark.parametrize(("sizes", "cause"), [
+        (SIZES, "where D is 67, batches of up to 7 rows are computed differently from 128"),
+        ((1, 7, 128, 256), ""),  # so are the last rows of blocks of 8
+    ])  # fmt: skip
+    def test_bound_needs_a_larger_batch_of_an_odd_size(
+        self, sizes: Sequence[int], cause: str
+    ) -> None:
+        found = self.cause(lambda y: next_number(y) if len(y) < 8 else y, sizes)
+        assert found.startswith(cause)
+        assert bool(found) == bool(cause)
+
+    @pytest.mark.parametrize(("change", "cause"), [
+        (lambda y: len(y) < 256, "255 rows are computed differently from 256 or more"),
+        (lambda y: y.size < 5000, "4224 elements are computed differently from 8415 or more"),
+        (lambda y: len(y) < 100, ""),  # or up to 4000 elements
+    ])  # fmt: skip
+    def test_rows_or_elements(self, change: Callable[[Array], bool], cause: str) -> None:
+        names = ("float32-batch-300x67", "float32-batch-sizes-4136x33")
+        sizes = (1, 7, 128, 255, 256, 257, 511)
+        found = self.cause(lambda y: next_number(y) if change(y) else y, sizes, names)
+        assert found == (cause and f"batches of up to {cause}")
 
     def test_two_numbers_of_rows(self) -> None:
         assert not self.cause(lambda y: next_number(y) if 100 < len(y) < 200 else y)
@@ -213,7 +242,7 @@ class TestForms:
             assert behaviour.explain_shape("y", cases) == cause
 
     @pytest.mark.parametrize(("failures", "cause"), [
-        (("", "", "raised A: a"), "calls fail where D is 2, and only there"),
+        (("", "", "raised A: a"), "calls fail where D is 2"),
         (("", "raised B: b", "raised A: a"), ""),
         (("raised A: a", "raised A: a", "raised A: a"), ""),  # there are no control cases
     ])  # fmt: skip
@@ -267,7 +296,7 @@ class TestValues:
         assert behaviour.explain_special("y", cases) == cause
 
     @pytest.mark.parametrize(("column", "cause"), [
-        (np.float32(np.nan), "of a row, NaN in x reaches only its own column of y"),
+        (np.float32(np.nan), "a row with NaN in x has finite elements of y in other columns"),
         (np.float32(1), ""),
     ], ids=["NaN", "number"])  # fmt: skip
     def test_nan_that_statistics_ignore(self, column: Array, cause: str) -> None:
