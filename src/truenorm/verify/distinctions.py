@@ -25,15 +25,19 @@ def is_likelier(mine: Mask, theirs: Mask) -> bool:
 
 
 def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> str:
-    """Describe the D or the number of rows of the failing cases, if no control case has it."""
+    """Describe the D and the number of rows of the failing cases that no control case has.
+
+    Where both distinguish the cases, either may be the reason.
+    """
     if not controls:
         return ""
+    texts = []
     for axis, name in ((1, "D"), (0, "the number of rows")):
         sizes = {case.shape[axis] for case in wrong}
         others = {case.shape[axis] for case in controls}
         if sizes and not sizes & others:
-            return f"{name} is {_describe_sizes(sizes, others)}"
-    return ""
+            texts.append(f"{name} is {_describe_sizes(sizes, others)}")
+    return " and ".join(texts)
 
 
 def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:

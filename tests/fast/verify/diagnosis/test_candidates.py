@@ -148,6 +148,8 @@ def test_sizes_in_words() -> None:
     assert described(lambda size: 1024 <= size <= 4096) == "D is from 1024 to 4096"
     assert described(lambda size: size >= 3072) == "D is 3072 or more"
     assert described(lambda size: size % 64 == 0) == "D is a multiple of 64"
+    both = "D is 12 and the number of rows is 4"
+    assert distinguishing_size([by_size[12]], [by_size[1025]]) == both
     right = [by_size[12]]
     for wrong in (right, [*right, by_size[17]]):
         assert not distinguishing_size(wrong, right)
