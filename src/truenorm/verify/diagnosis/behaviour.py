@@ -298,7 +298,7 @@ def _block_size(case: Case, result: Array) -> int:
 
 
 def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Find the number of rows, or of elements, from which a batch is computed differently.
+    """Find the numbers of rows, or of elements, of batches between which bits change.
 
     Which of both it is, only rows of several lengths show.
     """
@@ -313,7 +313,8 @@ def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
         ),
     }
     texts = [
-        f"batches of up to {change[0]} {unit} are computed differently from {change[1]} or more"
+        f"the bits of a row change between batches of {change[0]} and {change[1]} {unit}, and "
+        "between no others that were tried"
         for unit, change in common.items()
         if change
     ]
@@ -352,11 +353,7 @@ class _Batch(NamedTuple):
 
 
 def _batch_size_changes(each: CaseRecords, output: str) -> set[tuple[int, int]]:
-    """Return the neighbouring batch sizes between which bits change, and nowhere else.
-
-    One of the larger sizes must be odd: a last block of rows that is not full may have the bits
-    of small batches.
-    """
+    """Return the neighbouring batch sizes between which bits change, and nowhere else."""
     batches = [
         _Batch(record.call.start, result, record.call.stop - record.call.start or len(result))
         for record in (*each.of_kind(PLAIN), *each.of_kind(ROWS), *each.of_kind(TILED))
@@ -365,8 +362,6 @@ def _batch_size_changes(each: CaseRecords, output: str) -> set[tuple[int, int]]:
     sizes = sorted({batch.size for batch in batches})
     changes = set()
     for below, above in pairwise(sizes):
-        if not any(size % 2 for size in sizes if size >= above):
-            continue
         small = [batch for batch in batches if batch.size <= below]
         large = [batch for batch in batches if batch.size >= above]
         same = all(
