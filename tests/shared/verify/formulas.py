@@ -283,7 +283,7 @@ RMS_NORM_ROPE = {
     "neighbours are rotated": Bug(partial(rope, rotate=neighbours), None,
         "rotates neighbours, not halves"),
     "the other sign": Bug(partial(rope, rotate=partial(rotated, sign=-1.0)), None,
-        "subtracted, not added"),
+        "the sign of rotate_half(n) is wrong"),
     "cos and sin are exchanged": Bug(exchanged, None, "cos and sin are exchanged"),
     "gamma is left out": Bug(lambda x, cos, sin, gamma,
         eps: rope(x, cos, sin, np.ones_like(gamma), eps), None, "gamma is left out"),
