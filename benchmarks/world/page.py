@@ -130,9 +130,7 @@ def table(rows: Sequence[Row], name: str, dtype: str) -> str:
         label = breakable(row["name"])
         cells = [f"**{label}**" if row["name"] in found else label]
         most = (
-            "≤\u00a0"
-            if any(each["cases"] for each in row["too_slow"] if each["dtype"] == dtype)
-            else ""
+            "≤" if any(each["cases"] for each in row["too_slow"] if each["dtype"] == dtype) else ""
         )
         cells += [f"{most}{coloured(words[each])}" if each in words else "-" for each in outputs]
         if narrow:

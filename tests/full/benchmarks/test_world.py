@@ -118,7 +118,7 @@ def test_rows_are_sorted_by_grade_and_others_are_listed() -> None:
     better, worse = (text.index(f"| {name} | [") for name in ("better", "worse"))
     assert better < worse
     assert "| better | [stable]{.grade-stable} | 2.0 | 31 |" in text
-    assert "| part | ≤\u00a0[faithful]{.grade-faithful} | 2.0 | 31 |" in text
+    assert "| part | ≤[faithful]{.grade-faithful} | 2.0 | 31 |" in text
     assert "[warn]{.grade-conditional} | - | [fail]{.grade-fail} |" in text
     assert "| one 1 | 412 |" in text
     assert "| late | too slow | `not judged within 9 s` |" in text
