@@ -58,10 +58,9 @@ def judge_norm(
         with SubjectProcess(norm.path, **how, **claims) as process:
 
             def collecting(suite: Sequence[Case], tell: Progress | None) -> list[Record]:
-                if without is None:
-                    records = collect(process, suite, tell, seconds=seconds)
-                else:
-                    records = collect(Without(process, without), suite, tell)
+                runner = process if without is None else Without(process, without)
+                limit = seconds if without is None else math.inf
+                records = collect(runner, suite, tell, seconds=limit)
                 slow.extend(filter(is_too_slow, records))
                 return records
 

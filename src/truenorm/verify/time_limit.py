@@ -160,9 +160,7 @@ class WithinLimit:
             most = HANG_PART * self.subject.seconds
             if not call.how.until_different and self._predict(case, call) > most:
                 return False
-        if self._chosen is None:
-            return True
-        return (case.name, call) in self._chosen
+        return self._chosen is None or (case.name, call) in self._chosen
 
     def _predict(self, case: Case, call: Call) -> float:
         """Return the seconds of a call, without those of a new shape."""
