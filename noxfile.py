@@ -86,6 +86,7 @@ EXAMPLES = Path("examples").resolve()
 # compares this list and the next with the files.
 AUDIT = "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm"
 EXAMPLE_COMMANDS = (
+    (".", "python from_scratch.py", 0),
     (".", "python layer.py", 0),
     (".", "python group_norm.py", 0),
     (".", "python torch_layer.py", 0),

@@ -1,4 +1,4 @@
-"""Run the commands that the pages on the judge show, and write what they print into the pages.
+"""Run the commands that README and pages show, and write what they print into the pages.
 
 ``python -m benchmarks.transcripts [NAME ...]``. A page whose name ends in ``.svg`` is a picture of
 the terminal. Tests compare pages and pictures with what is printed now, except for numbers, which
@@ -99,8 +99,15 @@ def _part_of_fail(start: int, end: int | None = None) -> Transcript:
     )
 
 
+def _from_scratch(page: str) -> Transcript:
+    command = "python from_scratch.py"
+    return Transcript(command, "examples", page=page, select=whole, with_commands=False)
+
+
 NUMPY = "truenorm verify numpy_check.py:subject"
 TRANSCRIPTS = {
+    "scratch": _from_scratch("learn/index.md"),
+    "scratch front": _from_scratch("../README.md"),
     "numpy": Transcript(NUMPY),
     "picture": Transcript(NUMPY, page="figures/fail.svg", select=finding_and_verdict),
     "pytorch": Transcript(

@@ -18,7 +18,8 @@ CURVES = {
 }
 """By curve: the name of its horizontal axis."""
 OURS = ("truenorm correct", "truenorm fast")
-"""Rows that have a name wherever their lines are."""
+KNOWN, KNOWN_COLOUR = "PyTorch layer_norm", "#b2182b"
+"""It has a name wherever its line is, too: most readers compare with it."""
 TOP = 1e10
 
 
@@ -50,12 +51,13 @@ def _together(names: list[str]) -> str:
 
 
 def figure_of(lines: Mapping[str, Mapping[float, float]], curve: str, label: str) -> Figure:
-    """Return a figure with a line a norm; the largest errors and truenorm's lines have names."""
+    """Return a figure with a line a norm; the largest errors, PyTorch and truenorm have names."""
     figure = Figure(figsize=(7.2, 5.4), layout="constrained", facecolor="white")
     axes = figure.subplots()
     order = sorted(lines, key=lambda name: -list(lines[name].values())[-1])
     colours = dict.fromkeys(order, GREY) | dict(zip(order, COLOURS, strict=False))
     colours |= {name: "#000000" for name in order if name.startswith(OURS)}
+    colours |= {name: KNOWN_COLOUR for name in order if name.startswith(KNOWN)}
     ends = {}
     for name in reversed(order):
         x = [max(each, 0.1) for each in lines[name]]  # a mean of 0 is drawn at 0.1

@@ -1,4 +1,4 @@
-"""Layer norm in Triton: forward is one kernel, backward two (docs/learn/fuse.md explains them).
+"""Layer norm in Triton, one kernel for each pass; docs/learn/fuse.md explains both.
 
 On a GPU they are compiled. Without one, Triton's interpreter runs them on a CPU:
 
@@ -19,6 +19,7 @@ import truenorm.verify as tv
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TILE = 2**13  # elements of a tile: 8 warps have 32 each in registers
 FEWEST_ROWS, MOST_RUNS = 16, 1024  # of a run, as in truenorm.cost; a run has at least a tile
+COLUMNS = 256  # of a tile of shares
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -55,6 +56,26 @@ def forward_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def add_shares(  # type: ignore[no-untyped-def]
+    shares,
+    sums,
+    first,
+    runs,
+    width,
+    COLUMNS: tl.constexpr,  # noqa: N803
+):
+    """Add the shares of all runs, in their order, for the columns from `first` on."""
+    column = first + tl.arange(0, COLUMNS)[None, :]
+    total = tl.zeros([1, COLUMNS], tl.float32)
+    for start in range(0, runs, 32):
+        run = start + tl.arange(0, 32)[:, None]
+        inside = (run < runs) & (column < width)
+        share = tl.load(shares + run * width + column, mask=inside, other=0.0)
+        total += tl.sum(share, axis=0, keep_dims=True)
+    tl.store(sums + column, total, mask=column < width)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def backward_kernel(  # type: ignore[no-untyped-def]
     dy,
     x,
@@ -62,13 +83,17 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     saved,
     dx,
     shares,
+    sums,
+    arrived,
     rows,
     size,
     run,
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
+    COLUMNS: tl.constexpr,  # noqa: N803
+    ONE_LAUNCH: tl.constexpr,  # noqa: N803
 ):
-    """Stage 1: compute dx of a run of rows, and the shares of dgamma and dbeta of the run."""
+    """Compute dx of a run of rows, and its shares; the last program adds all shares."""
     column = tl.arange(0, BLOCK)[None, :]
     gain = tl.load(gamma + column, mask=column < size, other=0.0).to(tl.float32)
     dgamma = tl.zeros([1, BLOCK], tl.float32)
@@ -95,6 +120,12 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     place = shares + tl.program_id(0).to(tl.int64) * 2 * size + column
     tl.store(place, dgamma, mask=column < size)
     tl.store(place + size, dbeta, mask=column < size)
+    if ONE_LAUNCH:
+        tl.debug_barrier()  # all threads of this program have stored their shares
+        runs = tl.num_programs(0)
+        if tl.atomic_add(arrived, 1, sem="acq_rel", scope="gpu") == runs - 1:
+            for start in range(0, 2 * size, COLUMNS):
+                add_shares(shares, sums, start, runs, 2 * size, COLUMNS)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -103,18 +134,10 @@ def sum_kernel(  # type: ignore[no-untyped-def]
     sums,
     runs,
     width,
-    ROWS: tl.constexpr,  # noqa: N803
-    BLOCK: tl.constexpr,  # noqa: N803
+    COLUMNS: tl.constexpr,  # noqa: N803
 ):
-    """Stage 2: add the shares of all runs, in a fixed order."""
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    total = tl.zeros([1, BLOCK], tl.float32)
-    for start in range(0, runs, ROWS):
-        run = start + tl.arange(0, ROWS)[:, None]
-        inside = (run < runs) & (column < width)
-        share = tl.load(shares + run * width + column, mask=inside, other=0.0)
-        total += tl.sum(share, axis=0, keep_dims=True)
-    tl.store(sums + column, total, mask=column < width)
+    """Add the shares in a launch of its own, a program for each tile of columns."""
+    add_shares(shares, sums, tl.program_id(0) * COLUMNS, runs, width, COLUMNS)
 
 
 def forward(input: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]:  # noqa: A002
@@ -129,17 +152,25 @@ def forward(input: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, ...]: 
 
 
 def backward(dy: Any, x: Any, gamma: Any, saved: Any) -> tuple[Any, ...]:
-    """Return dx, dgamma and dbeta."""
+    """Return dx, dgamma and dbeta, by one launch."""
+    return gradients(dy, x, gamma, saved, one_launch=True)
+
+
+def gradients(dy: Any, x: Any, gamma: Any, saved: Any, *, one_launch: bool) -> tuple[Any, ...]:
+    """Return dx, dgamma and dbeta, by one launch or by two."""
     rows, size = x.shape
     block = triton.next_power_of_2(size)
     tile = max(1, TILE // block)
     run = max(FEWEST_ROWS, tile, triton.cdiv(rows, MOST_RUNS))
     runs = triton.cdiv(rows, run)
     dx, shares = torch.empty_like(x), saved.new_empty((runs, 2, size))
-    launch = backward_kernel[(runs,)]
-    launch(dy, x, gamma, saved, dx, shares, rows, size, run, ROWS=tile, BLOCK=block, num_warps=8)
-    sums = saved.new_empty((2, size))
-    sum_kernel[(triton.cdiv(2 * size, 256),)](shares, sums, runs, 2 * size, ROWS=32, BLOCK=256)
+    sums, arrived = saved.new_empty((2, size)), saved.new_zeros(1, dtype=torch.int32)
+    arrays = dy, x, gamma, saved, dx, shares, sums, arrived
+    shape = {"ROWS": tile, "BLOCK": block, "COLUMNS": COLUMNS, "num_warps": 8}
+    backward_kernel[(runs,)](*arrays, rows, size, run, ONE_LAUNCH=one_launch, **shape)
+    if not one_launch:
+        launch = sum_kernel[(triton.cdiv(2 * size, COLUMNS),)]
+        launch(shares, sums, runs, 2 * size, COLUMNS=COLUMNS)
     dgamma, dbeta = sums.to(gamma.dtype)
     return dx, dgamma, dbeta
 
