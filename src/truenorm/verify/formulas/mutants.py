@@ -452,8 +452,13 @@ def _units(of: Formula) -> Mutants:
             if all(axis.number in each.axes for each in nodes):
                 those = _listed(nodes, "is that", "are those")
                 for words, index in indices.places(axis.name, axis.plural, those):
-                    move = partial(_placed, index, axis.number)
-                    yield words, dict.fromkeys(nodes, changed(move))
+                    move = partial(_right_placed, index, axis.number)
+                    yield words, dict.fromkeys(nodes, move)
+
+
+def _right_placed(index: Indexed, axis: int, run: Run, node: Node, _: list[Any]) -> Any:
+    """Return the right numbers of other places, also where several steps are misplaced."""
+    return _placed(index, axis, run, run.right(node))
 
 
 def _placed(index: Indexed, axis: int, _: Run, values: Any) -> Any:

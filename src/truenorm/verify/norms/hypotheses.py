@@ -227,14 +227,14 @@ def of_gradients(norm: Norm) -> Table:
         "xhat*mean(g*xhat) is subtracted twice": scaled(2, "projection"),
         "xhat*mean(g*xhat) is added, not subtracted": scaled(-1, "projection"),
         "xhat*mean(g*xhat) is a sum, not divided by D": _times_size("projection"),
-        "x - mean is used for xhat in xhat*mean(g*xhat)": {
+        "x - mean is used for both xhat in xhat*mean(g*xhat)": {
             "projection": lambda at: at["c"] * mean(at["g"] * at["c"])
         },
         "xhat*mean(g*xhat) is divided by the root once more": _times_r("projection"),
         f"xhat*mean(g*xhat) lacks one factor {R}": changed(
             lambda at, projection: projection / at["r"], "projection"
         ),
-        "x is used for xhat in xhat*mean(g*xhat)": {
+        "x is used for both xhat in xhat*mean(g*xhat)": {
             "projection": lambda at: at["rows"] * mean(at["g"] * at["rows"])
         },
         "x is used for the first xhat in xhat*mean(g*xhat)": {

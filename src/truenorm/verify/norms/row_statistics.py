@@ -269,7 +269,8 @@ def _of_axes(norm: Norm) -> Table:
         table[f"{R} is that {text}"] = root
         if norm.centred:
             centre = changed(move, "mean")
-            table[f"the mean is that {text}"] = {**centre, "w": _variance_about_right_mean}
+            words = f"the mean that is subtracted is that {text}"
+            table[words] = {**centre, "w": _variance_about_right_mean}
             table[f"the mean and {R} are those {text}"] = {
                 **centre,
                 "w": _variance_about_right_mean,
@@ -361,7 +362,7 @@ def _of_rounding(norm: Norm) -> Table:
         if norm.centred:
             centre = rounded_steps(kind, "mean")
             table[f"the mean is rounded to {kind}"] = centre
-            table[f"the mean and {R} are rounded to {kind}"] = {**centre, **root}
+            table[f"the mean is rounded to {kind}, and {R} after it"] = {**centre, **root}
             saved: Changes = {**centre, "w": _variance_about_right_mean}
             table[f"the mean is saved in {kind}"] = saved
             table[f"the mean and {R} are saved in {kind}"] = {**saved, **root}

@@ -32,13 +32,13 @@ Divide = Callable[[Geometry], Geometry]
 @cache
 def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
     """Return the hypotheses about an output by their words."""
-    return {
-        **_of_division(norm, output),
-        **_of_statistics(norm, output),
-        **_of_options(norm, output),
-        **_of_inputs(norm, output),
-        **derived_of(norm, output),
-    }
+    return {words: each for table in tables_of(norm, output) for words, each in table.items()}
+
+
+def tables_of(norm: Norm, output: str) -> list[dict[str, Hypothesis]]:
+    """Return the tables of hypotheses; no words are in two of them, or one would be lost."""
+    written = (_of_division, _of_statistics, _of_options, _of_inputs)
+    return [table(norm, output) for table in (*written, derived_of)]
 
 
 def unchanged_of(norm: Norm, output: str) -> Hypothesis:
@@ -125,10 +125,6 @@ def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
             "gamma and beta are those of the first column of a group": wrong(
                 partial(_other_columns, norm, lambda each: np.repeat(each[:, :1], each.shape[1]))
             ),
-            "gamma and beta are those of the first group": wrong(
-                partial(_other_columns, norm, lambda each: np.tile(each[0], len(each)))
-            ),
-            "z is that of the first group": wrong(partial(_gate_of_first_group, norm)),
         }
     if norm.spatial:
         words = "gamma and beta are read at offset % C, as though channels were the last axis"
@@ -193,14 +189,6 @@ def _other_columns(norm: Norm, change: Callable[[Any], Any], case: Case) -> Case
     return case.with_inputs(
         **{key: change(v.reshape(norm.groups, -1)) for key, v in given.items() if v is not None}
     )
-
-
-def _gate_of_first_group(norm: Norm, case: Case) -> Case:
-    if "z" not in case.inputs:
-        return case
-    geometry = norm.geometry(case)
-    first = geometry.units_of(case.rows["z"])[:: geometry.count]
-    return case.with_inputs(z=geometry.rows_of(np.repeat(first, geometry.count, axis=0)))
 
 
 def _channels_last(at: _At, columns: Float64s) -> Float64s:

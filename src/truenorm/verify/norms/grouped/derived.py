@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 from truenorm.verify.formulas.arithmetic import Floats, result_of
-from truenorm.verify.formulas.graph import Node
+from truenorm.verify.formulas.graph import Node, needed
 from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Mutants, Run
 from truenorm.verify.norms.grouped.formulas import (
     MODULATION,
@@ -49,14 +49,27 @@ def _over_other_axes(formula: Formula) -> Mutants:
     """Yield means that are taken over other axes than those of a unit, some means or all."""
     parts = formula.means()
     every = [*dict.fromkeys(node for part in parts for node in part)]
-    for part, name in [*zip(parts, map(_listed, parts), strict=True), (every, "means are")]:
+    for part, name in [*zip(parts, map(_subject, parts), strict=True), (every, "means are")]:
         unit = part[0].settings[0] if part else ()
         for axes, words in other_axes(formula.axes[1:], unit):
             yield f"{name} {words}", dict.fromkeys(part, partial(_along, axes))
 
 
-def _listed(nodes: Sequence[Node]) -> str:
-    return f"{' and '.join(map(repr, nodes))} {'are' if len(nodes) > 1 else 'is'}"
+def _subject(nodes: Sequence[Node]) -> str:
+    """Return the names of means and a verb.
+
+    A variance over other axes also has the mean over them. Alone, its terms keep the right mean,
+    so that it is named by its terms.
+    """
+    names = [*map(repr, nodes)]
+    terms = nodes[0].args[0]
+    if len(nodes) == 1 and repr(terms) not in names[0] and _has_mean(terms):
+        names = [f"the mean of {terms!r}"]
+    return f"{' and '.join(names)} {'are' if len(nodes) > 1 else 'is'}"
+
+
+def _has_mean(node: Node) -> bool:
+    return any(each.op == "mean" for each in needed(node))
 
 
 def other_axes(axes: Sequence[Axis], unit: Sequence[int]) -> Iterator[tuple[tuple[int, ...], str]]:
