@@ -35,7 +35,7 @@ def test_a_planted_bug_is_caught(bug: Planted) -> None:
     report = judge_cases(bug.subject, small_cases(bug), strict=False)
     assert not report.passed
     named, words = {each.cause for each in report.findings if each.cause}, CAUSES[bug.name]
-    assert all(words in cause for cause in named), named
+    assert all(any(each in cause for each in words) for cause in named), named
     assert bool(named) == bool(words)
 
 
