@@ -5,15 +5,12 @@ The failures are those that ``python -m benchmarks.world`` wrote.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from benchmarks.common import coloured, markdown_table
 from benchmarks.world.page import FILES, Row, base_of
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
-from truenorm.verify.audit.replacing import AuditTask
-from truenorm.verify.audit.running import Witness, witness_for
 from truenorm.verify.inputs.named import Entry, entries, not_cases
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
@@ -59,85 +56,13 @@ QUANTIZED = """\
 ## Quantized norms
 
 The scoreboard has no such norms.
-Instead, a [kernel of the audit](audit.md#the-wrong-kernels) with the same fault is judged in
-bfloat16: the case is the first that shows it."""
+Each case shows a [kernel](quantized.md) with the fault; a test of truenorm judges it."""
 
 
-class QuantizedFailure(NamedTuple):
-    """A reported failure of a quantized norm, and the planted bug that imitates it."""
+class PlantedFailure(NamedTuple):
+    """A reported failure of a norm that no package here has, and the case that shows it.
 
-    title: str
-    sources: tuple[str, ...]
-    operation: str
-    bug: str
-    recipe: str = ""
-
-    @property
-    def witness(self) -> Witness:
-        """The case that shows the bug, and what it shows."""
-        return _witness(AuditTask("", self.operation, recipe=self.recipe, kernel=self.bug))
-
-
-@cache
-def _witness(task: AuditTask) -> Witness:
-    witness = witness_for(task.make_kernel(), ["bfloat16"])
-    assert witness is not None, task
-    return witness
-
-
-QUANTIZED_FAILURES = (
-    QuantizedFailure("y is not rounded to bfloat16 before the cast to 8 bits: 3 % of the codes "
-                     "change, and the score of a model falls from 93.0 to 83.5 %",
-                     ("TensorRT-LLM#14464", "vllm#37838"),
-                     "rms_norm,quant=e4m3fn", "not rounded", "late/T"),
-    QuantizedFailure("y over the scale is rounded to bfloat16 once more",
-                     ("flashinfer#4160", "flashinfer#4167"),
-                     "layer_norm,quant=e4m3fn", "rounded again", "late/T"),
-    QuantizedFailure("codes beyond 448 are NaN, not saturated", ("ROCm/TransformerEngine#249",),
-                     "rms_norm,quant=e4m3fn", "no saturation"),
-    QuantizedFailure("int8 codes are truncated", ("aiter#4637",),
-                     "rms_norm,quant=int8,scale=per-token", "truncated"),
-    QuantizedFailure("0/0 in a row of zeros", ("pytorch/ao#4714",),
-                     "rms_norm,quant=e4m3fn,scale=per-token", "zero rows"),
-    QuantizedFailure("NaN becomes the largest code", ("vllm#41427",),
-                     "rms_norm,quant=e4m3fn,scale=per-token", "NaN clamped"),
-    QuantizedFailure("all rows have one scale", ("sglang#5156",),
-                     "rms_norm,quant=e4m3fn,scale=per-token", "one scale"),
-    QuantizedFailure("the power of two is that of amax, without the largest code",
-                     ("vllm#53110",), "rms_norm,quant=mxfp8", "power of amax"),
-    QuantizedFailure("the sum is truncated to bfloat16, so that it shrinks with every layer",
-                     ("aiter#5151",), "add_rms_norm,quant=int8,scale=per-token",
-                     "truncated sum"),
-)  # fmt: skip
-
-
-def _quantized() -> str:
-    """Return a table of failures of quantized norms."""
-    rows = [
-        [
-            _escape(each.title),
-            _links(each.sources),
-            f"`{each.operation}`",
-            f"`{each.witness.case}`",
-            _escape(each.witness.symptom),
-        ]
-        for each in QUANTIZED_FAILURES
-    ]
-    head = ["failure", "reported", "operation", "case", "there"]
-    return markdown_table(head, rows, numbers=False)
-
-
-GROUPED = """\
-## Grouped, gated and modulated norms
-
-The scoreboard has no such norms either.
-Each case shows a [kernel](grouped.md) with the fault; a test of truenorm judges it."""
-
-
-class GroupedFailure(NamedTuple):
-    """A reported failure of a grouped norm, and the case that shows it.
-
-    `bug` names the kernel with this fault in ``tests/shared/verify/grouped/planted.py``.
+    `bug` names the kernel with this fault in ``tests/shared/verify/KIND/planted.py``.
     """
 
     title: str
@@ -147,47 +72,81 @@ class GroupedFailure(NamedTuple):
     case: str = "float32-normal-4x67"
 
 
-GROUPED_FAILURES = (
-    GroupedFailure("groups are ignored", ("state-spaces/mamba#910",),
-                    "groups ignored", "group_norm,groups=2"),
-    GroupedFailure("groups are ignored in backward", ("state-spaces/mamba#547",),
-                    "groups ignored in backward", "rms_norm,groups=4"),
-    GroupedFailure("there are twice as many groups", ("llama.cpp#15507",),
-                    "twice the groups", "group_norm,groups=2", "float32-normal-4x8"),
-    GroupedFailure("dgamma of channel c has the mean of group c % G", ("tt-metal#56202",),
-                    "dgamma of group c % G", "group_norm,groups=2", "float32-normal-4x3"),
-    GroupedFailure("dgamma is a sum over part of a channel", ("Liger-Kernel#1375",),
-                    "sums over part of a channel", "group_norm,groups=2"),
-    GroupedFailure("padding lanes read the next group", ("FlagOpen/FlagGems#4985",),
-                    "padding lanes of the next group", "group_norm,groups=2"),
-    GroupedFailure("the mean is computed in bfloat16", ("pytorch#77507",),
-                    "mean in bfloat16", "group_norm,groups=2", "bfloat16-normal-4x67"),
-    GroupedFailure("dgamma is summed in bfloat16", ("pytorch#140913",),
-                    "dgamma in bfloat16", "group_norm,groups=2", "bfloat16-many-rows-4096x8"),
-    GroupedFailure("the variance overflows in float16", ("mlx#4228",),
-                    "variance in float16", "group_norm,groups=2", "float16-large-values-4x67"),
-    GroupedFailure("the gate is sigmoid, not silu", ("vllm#35482",),
-                    "sigmoid for silu", "rms_norm,gate=silu"),
-    GroupedFailure("dz is returned as dx", ("fla-org/flash-linear-attention#155",),
-                    "dz returned as dx", "rms_norm,gate=silu"),
-    GroupedFailure("eps is added to the sum of squares", ("ml-explore/mlx-lm#1624",),
-                    "eps on the sum", "rms_norm,gate=silu"),
-    GroupedFailure("all samples get the scale of the first", ("vllm-project/vllm-omni#1531",),
-                    "sample 0 for all", "layer_norm,modulate=sample,gamma=false"),
-    GroupedFailure("scale and shift are rounded to bfloat16", ("TensorRT-LLM#17987",),
-                    "modulation in bfloat16", "rms_norm,modulate=row"),
-    GroupedFailure("all heads are normalized as one", ("vllm#16311",),
-                    "QK-norm over all heads", "rms_norm,heads=4"),
+QUANTIZED_FAILURES = (
+    PlantedFailure("y is not rounded to bfloat16 before the cast to 8 bits: 3 % of the codes "
+                   "change, and the score of a model falls from 93.0 to 83.5 %",
+                   ("TensorRT-LLM#14464", "vllm#37838"), "bfloat16 skipped before the cast",
+                   "rms_norm,quant=e4m3fn", "bfloat16-normal-64x33"),
+    PlantedFailure("y over the scale is rounded to bfloat16 once more",
+                   ("flashinfer#4160", "flashinfer#4167"), "rounded to bfloat16 after scaling",
+                   "rms_norm,quant=e4m3fn", "bfloat16-normal-64x33"),
+    PlantedFailure("codes beyond 448 are NaN, not saturated", ("ROCm/TransformerEngine#249",),
+                   "no clamp", "rms_norm,quant=e4m3fn", "bfloat16-row-counts-5x8"),
+    PlantedFailure("int8 codes are truncated", ("aiter#4637",), "int8 truncated",
+                   "rms_norm,quant=int8,scale=per-token", "bfloat16-row-counts-5x8"),
+    PlantedFailure("0/0 in a row of zeros", ("pytorch/ao#4714",), "0/0 in a row of zeros",
+                   "rms_norm,quant=e4m3fn,scale=per-token", "bfloat16-zero-rows-8x512"),
+    PlantedFailure("NaN becomes the largest code", ("vllm#41427",), "NaN clamped",
+                   "rms_norm,quant=e4m3fn,scale=per-token", "bfloat16-one-nan-4x512"),
+    PlantedFailure("all rows have one scale", ("sglang#5156",), "one scale for the tensor",
+                   "rms_norm,quant=e4m3fn,scale=per-token", "bfloat16-row-counts-5x8"),
+    PlantedFailure("the power of two is that of amax, without the largest code",
+                   ("vllm#53110",), "power without 448", "rms_norm,quant=mxfp8",
+                   "bfloat16-rows-1x128"),
+    PlantedFailure("the sum is truncated to bfloat16, so that it shrinks with every layer",
+                   ("aiter#5151",), "residual truncated", "add_rms_norm,quant=e4m3fn",
+                   "bfloat16-row-counts-5x8"),
 )  # fmt: skip
 
 
-def _grouped() -> str:
-    """Return a table of failures of grouped, gated and modulated norms."""
+def _planted(failures: Iterable[PlantedFailure]) -> str:
+    """Return a table of failures that planted bugs show."""
     rows = [
         [_escape(each.title), _links(each.sources), f"`{each.operation}`", f"`{each.case}`"]
-        for each in GROUPED_FAILURES
+        for each in failures
     ]
     return markdown_table(["failure", "reported", "operation", "case"], rows, numbers=False)
+
+
+GROUPED = """\
+## Grouped, gated and modulated norms
+
+The scoreboard has no such norms either.
+Each case shows a [kernel](grouped.md) with the fault; a test of truenorm judges it."""
+
+
+GROUPED_FAILURES = (
+    PlantedFailure("groups are ignored", ("state-spaces/mamba#910",),
+                    "groups ignored", "group_norm,groups=2"),
+    PlantedFailure("groups are ignored in backward", ("state-spaces/mamba#547",),
+                    "groups ignored in backward", "rms_norm,groups=4"),
+    PlantedFailure("there are twice as many groups", ("llama.cpp#15507",),
+                    "twice the groups", "group_norm,groups=2", "float32-normal-4x8"),
+    PlantedFailure("dgamma of channel c has the mean of group c % G", ("tt-metal#56202",),
+                    "dgamma of group c % G", "group_norm,groups=2", "float32-normal-4x3"),
+    PlantedFailure("dgamma is a sum over part of a channel", ("Liger-Kernel#1375",),
+                    "sums over part of a channel", "group_norm,groups=2"),
+    PlantedFailure("padding lanes read the next group", ("FlagOpen/FlagGems#4985",),
+                    "padding lanes of the next group", "group_norm,groups=2"),
+    PlantedFailure("the mean is computed in bfloat16", ("pytorch#77507",),
+                    "mean in bfloat16", "group_norm,groups=2", "bfloat16-normal-4x67"),
+    PlantedFailure("dgamma is summed in bfloat16", ("pytorch#140913",),
+                    "dgamma in bfloat16", "group_norm,groups=2", "bfloat16-many-rows-4096x8"),
+    PlantedFailure("the variance overflows in float16", ("mlx#4228",),
+                    "variance in float16", "group_norm,groups=2", "float16-large-values-4x67"),
+    PlantedFailure("the gate is sigmoid, not silu", ("vllm#35482",),
+                    "sigmoid for silu", "rms_norm,gate=silu"),
+    PlantedFailure("dz is returned as dx", ("fla-org/flash-linear-attention#155",),
+                    "dz returned as dx", "rms_norm,gate=silu"),
+    PlantedFailure("eps is added to the sum of squares", ("ml-explore/mlx-lm#1624",),
+                    "eps on the sum", "rms_norm,gate=silu"),
+    PlantedFailure("all samples get the scale of the first", ("vllm-project/vllm-omni#1531",),
+                    "sample 0 for all", "layer_norm,modulate=sample,gamma=false"),
+    PlantedFailure("scale and shift are rounded to bfloat16", ("TensorRT-LLM#17987",),
+                    "modulation in bfloat16", "rms_norm,modulate=row"),
+    PlantedFailure("all heads are normalized as one", ("vllm#16311",),
+                    "QK-norm over all heads", "rms_norm,heads=4"),
+)  # fmt: skip
 
 
 def page(report: Mapping[str, Any]) -> str:
@@ -214,9 +173,9 @@ def page(report: Mapping[str, Any]) -> str:
         RMSNORM.format(example=_shown(of_rms_norm[0]), taken=taken),
         *(_exhibit(RMS_NORM, entry, rms_norm) for entry in of_rms_norm),
         QUANTIZED,
-        _quantized(),
+        _planted(QUANTIZED_FAILURES),
         GROUPED,
-        _grouped(),
+        _planted(GROUPED_FAILURES),
         "## What no case can show",
         *map(_missing, missing),
     ]

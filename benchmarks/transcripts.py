@@ -182,13 +182,6 @@ TRANSCRIPTS = {
         select=ends(2, 3),
         slow=True,
     ),
-    "audit": Transcript(
-        "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm",
-        folder="examples/audit",
-        page="judge/audit.md",
-        select=ends(3, 3),
-        slow=True,
-    ),
     "campaign": Transcript(
         "truenorm campaign numpy_check.py:mended --cases 60 --seed 7",
         page="judge/campaign.md",

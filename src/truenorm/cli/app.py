@@ -11,14 +11,13 @@ import truenorm
 from truenorm.tools.command_texts import DOCTOR, GRADCHECK
 
 GROUPS = {
-    "Judge kernels and their tests": {
+    "Judge kernels": {
         "verify": "verify",
         "compare": "compare",
         "campaign": "campaign",
         "record": "record",
         "judge": "judge",
         "score": "score",
-        "audit": "audit",
         "vectors": "commands",
     },
     "Check gradients": {"gradcheck": "commands"},

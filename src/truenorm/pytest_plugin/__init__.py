@@ -21,7 +21,6 @@ __all__ = [
 MARKER, ARGUMENT = "truenorm", "truenorm_case"
 FRESH, OPTION = "fresh", "truenorm_seed"
 PROPERTY = "truenorm-baseline"
-AUDIT = "truenorm-audit"
 USAGE = "@pytest.mark.truenorm(subject) on a test that takes truenorm_case"
 
 
@@ -98,8 +97,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.definition.path,
             level=option.truenorm_level,
             seed=option.truenorm_seed,
-            # An audit replaces kernels in this process alone.
-            apart=not metafunc.config.pluginmanager.hasplugin(AUDIT),
         )
     except (TypeError, ValueError) as error:
         pytest.fail(f"@pytest.mark.truenorm: {error}", pytrace=False)

@@ -184,16 +184,11 @@ def _line(label: str, text: str) -> str:
 
 
 def judged_verdicts(
-    marker: pytest.Mark, file: Path, *, level: str | None, seed: int | None, apart: bool
+    marker: pytest.Mark, file: Path, *, level: str | None, seed: int | None
 ) -> list[JudgedVerdict]:
-    """Return the tests of a marker; `level` and `seed` are options of the command line.
-
-    If `apart`, a subject that the marker names runs in a process of its own.
-    """
+    """Return the tests of a marker; `level` and `seed` are options of the command line."""
     options = {**marker.kwargs, "level": level} if level else marker.kwargs
-    judgements = _judgements(
-        *marker.args, **options, folder=file.parent, seed=seed or 0, apart=apart
-    )
+    judgements = _judgements(*marker.args, **options, folder=file.parent, seed=seed or 0)
     return [test for each in judgements for test in _tests(each)]
 
 
@@ -228,7 +223,6 @@ def _judgements(
     time: float = SECONDS,
     folder: Path,
     seed: int,
-    apart: bool,
 ) -> Iterator[Judgement]:
     """Yield the judgement of each type, on the cases of a level or on those of the marker."""
     require_choice("require", require, GRADES)
@@ -244,7 +238,7 @@ def _judgements(
             of_type,
             suite,
             spec,
-            apart=apart and isinstance(subject, str),
+            apart=isinstance(subject, str),
             require=require,
             recipe=recipe,
             strict=strict,

@@ -320,7 +320,7 @@ class Operation(ABC):
     knowledge : Knowledge
         Recipes of kernels, and hypotheses about wrong results.
     unsupported : mapping of str to str
-        By use, such as ``files`` or ``audit``: the operation that the use needs. See
+        By use, such as ``files`` or ``score``: the operation that the use needs. See
         `require_support`.
     instead : str
         The uses that work in place of an unsupported use.
@@ -435,7 +435,7 @@ class Operation(ABC):
 
 
 def require_support(operation: Operation, use: str, what: str) -> None:
-    """Raise ValueError if an operation does not support a use, such as ``files`` or ``audit``.
+    """Raise ValueError if an operation does not support a use, such as ``files`` or ``score``.
 
     `what` is the function or the command that needs it.
     """

@@ -31,7 +31,6 @@ VIOLATIONS = [
     ("verify/inputs/families", "truenorm.verify.oracle", "Layers of verify"),
     ("verify/running/command", "truenorm.verify.grading.report", "Layers of verify"),
     ("verify/grading/checks", "truenorm.verify.report", "Layers of verify"),
-    ("verify/judge", "truenorm.verify.audit", "Layers of verify"),
     ("verify/grading/symptoms", "truenorm.verify.grading.findings", "Stages of grading"),
     ("verify/unplanned", "math", "Layers of verify"),
     ("verify/report/vectors", "truenorm.verify.operations", "know an operation only by"),

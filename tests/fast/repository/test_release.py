@@ -79,7 +79,7 @@ def test_files_that_disagree(
 def test_a_release_runs_every_example() -> None:
     """Or `OTHER_EXAMPLES` says which session does."""
     lists = (ROOT / "noxfile.py").read_text(encoding="utf-8").partition("def install(")[0]
-    named = set(re.findall(r"[\w/]+\.py", lists.partition("\nAUDIT")[2]))
+    named = set(re.findall(r"[\w/]+\.py", lists.partition("\nEXAMPLE_COMMANDS")[2]))
     examples = ROOT / "examples"
     for path in examples.rglob("*.py"):
         name = path.relative_to(examples).as_posix()

@@ -6,8 +6,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 from benchmarks import museum
-from truenorm.verify import case
+from shared.verify.quantized.planted import PLANTED
+from truenorm.verify import case, check
 from truenorm.verify.types import FORMATS
 
 ROOT = Path(__file__).parents[3]
@@ -104,13 +108,19 @@ def test_cases_of_a_verdict() -> None:
     assert cells(text, "layer-norm", "nan-in-x") == "[0]{.grade-pass} | 1 | -"
 
 
-def test_failures_of_quantized_norms() -> None:
-    """Each has a case on which a kernel with that fault fails, and links to its reports."""
-    part = page().partition("## Quantized norms")[2].partition("## Grouped")[0]
-    rows = [line for line in part.splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == len(museum.QUANTIZED_FAILURES) >= 8
-    for text, failure in zip(rows, museum.QUANTIZED_FAILURES, strict=True):
-        assert f"`{failure.operation}` | `bfloat16-" in text
+@pytest.mark.parametrize("failure", museum.QUANTIZED_FAILURES, ids=lambda each: each.bug)
+def test_a_case_shows_the_planted_bug(failure: museum.PlantedFailure) -> None:
+    bug = PLANTED[failure.bug]
+    assert (bug.operation, bug.dtype) == (failure.operation, "bfloat16")
+    shown = case(failure.case, operation=failure.operation)
+    subject = bug.kernel.subject(bug.dtype, recipe=bug.recipe)
+    with np.errstate(all="ignore"), pytest.raises(AssertionError, match=re.escape(str(shown))):
+        check(subject, shown)
+
+
+def test_failures_of_planted_bugs_are_on_the_page() -> None:
+    text = page()
+    for failure in (*museum.QUANTIZED_FAILURES, *museum.GROUPED_FAILURES):
+        assert f"`{failure.operation}` | `{failure.case}`" in text
         for source in failure.sources:
             assert f"[{source}](https://github.com/" in text
-        assert case(failure.witness.case, operation=failure.operation).dtype == "bfloat16"

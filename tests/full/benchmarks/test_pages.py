@@ -10,8 +10,6 @@ import pytest
 from benchmarks import (
     campaign,
     gpu,
-    holes,
-    imitations,
     pages,
     peers,
     recipes,
@@ -29,7 +27,6 @@ GENERATED = {
     "command_help": "reference/commands.md",
     "gpu": "inside/gpu-registers.md",
     "harnesses": "judge/reward.md",
-    "holes": "judge/holes.md",
     "museum": "judge/museum.md",
     "peers": "inside/speed.md",
     "recipes": "reference/recipes.md",
@@ -40,7 +37,7 @@ del MEASURED_BY["command_help"]  # from the package itself
 PUBLISHED = {
     name: read_results(module.FILES[0])
     for name, module in {
-        "campaign": campaign, "gpu": gpu, "holes": holes, "recipes": recipes
+        "campaign": campaign, "gpu": gpu, "recipes": recipes
     }.items()
 }  # fmt: skip
 
@@ -113,20 +110,6 @@ class TestCampaign:
             assert {result["grade"] for result in each["results"]} == {"correct"}
         for name in ("elements", "answers", "cases"):
             assert total[name] == sum(each[name] for each in self.report["campaigns"])
-
-
-AUDITS = {(each["project"], each["what"]): each for each in PUBLISHED["holes"]["audits"]}
-
-
-class TestHoles:
-    def test_subjects(self) -> None:
-        assert list(AUDITS) == [(each.project, each.what) for each in holes.LISTED]
-        for each in holes.LISTED:
-            audit = AUDITS[each.project, each.what]
-            assert (audit["taken"], audit["command"]) == (each.taken, each.command)
-            assert hasattr(imitations, each.test.partition("[")[0])
-            for target in filter(None, (each.task.replace, each.task.backward)):
-                assert hasattr(imitations, target.partition(":")[2])
 
 
 class TestRecipes:

@@ -218,24 +218,10 @@ def test_options_of_verify(
     assert expected in stopped(cli.main, "verify", "subject.py", *shlex.split(options))
 
 
-AUDIT = "audit test_x.py --replace mine:norm --operation rms_norm"
 OTHERS = [
     ("nonsense", "No such command 'nonsense'"),
     ("''", "No such command ''"),
     ("--nonsense", "No such option: --nonsense"),
-    ("audit", "Missing argument 'TESTS'"),
-    ("audit test_x.py", "Missing option '--replace'"),
-    ("audit test_x.py --replace mine:norm", "Missing option '--operation'"),
-    ("audit a --replace '' --operation rms_norm", "expected a path such as mypackage"),
-    ("audit a --replace mine:norm --operation nonsense", "operation must be one of layer_norm"),
-    (f"{AUDIT} --backward nothing", "got 'nothing'"),
-    (f"{AUDIT} --signature '(('", "signature has the unknown name '(('"),
-    (f"{AUDIT} --eps -1", "eps must be finite and at least 0; got -1.0"),
-    (f"{AUDIT} --recipe nonsense", "recipe must be one of late, early, weight-typed"),
-    (f"{AUDIT} --seconds 0", "greater than or equal to 0.1"),
-    (f"{AUDIT} --jobs 0", "greater than or equal to 1"),
-    (AUDIT, "pytest finds no such tests"),
-    ("audit full --replace mine:norm --operation rms_norm", "pytest has no tests to run"),
     ("record", "Missing argument 'FOLDER'"),
     ("record full", "full is not empty: name a new folder"),
     ("record new --dtype int8", "'int8' is not one of"),

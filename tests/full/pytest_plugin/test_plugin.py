@@ -283,7 +283,7 @@ def test_subject_by_target_string(session: Session, monkeypatch: pytest.MonkeyPa
 def judgements(*, level: str = "", seed: int = 0, **options: Any) -> list[Judgement]:
     """Return the judgements of a marker with these options."""
     marker = pytest.mark.truenorm(tv.Subject(lambda x, *_: x), **options).mark
-    tests = judged_verdicts(marker, Path(__file__), level=level, seed=seed, apart=True)
+    tests = judged_verdicts(marker, Path(__file__), level=level, seed=seed)
     return list(dict.fromkeys(each.judgement for each in tests))
 
 
@@ -295,7 +295,7 @@ def test_operation_and_types_of_the_marker() -> None:
 
 def test_recipe_of_the_marker() -> None:
     marker = pytest.mark.truenorm(tv.Subject(lambda x, *_: x), recipe="late").mark
-    tests = judged_verdicts(marker, Path(__file__), level=None, seed=None, apart=True)
+    tests = judged_verdicts(marker, Path(__file__), level=None, seed=None)
     assert "float32-recipe" in map(str, tests)
 
 

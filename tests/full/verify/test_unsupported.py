@@ -13,7 +13,6 @@ from truenorm.verify.operations import as_operation
 
 ROWS = np.ones((64, 65), np.float32)
 OWN = "a case of your own shape or data"
-AUDIT = ("audit", "test_x.py", "--replace", "kernels:softmax")
 Call = Callable[[str], object] | tuple[str, ...]
 CALLS: dict[str, list[tuple[str, Call]]] = {
     "bound": [("bound", lambda spec: tv.bound(spec, ROWS))],
@@ -27,22 +26,21 @@ CALLS: dict[str, list[tuple[str, Call]]] = {
     "torch_subject": [("torch_subject", lambda spec: tv.torch_subject(np.exp, operation=spec))],
     "recording": [("a recording", ("record", "new"))],
     "score": [("a score", ("score", "kernels.py:softmax"))],
-    "audit": [("truenorm audit", AUDIT)],
 }  # fmt: skip
 """By use: what needs it, and a call with the name of an operation, or the words of a command."""
 INSTEAD = "; got softmax: a formula works with verify, check, compare, campaign, the pytest plugin"
 REASONS: dict[str, dict[str, str]] = {
     "softmax": dict.fromkeys(CALLS.keys() - {"bound"}, "a norm, "),
-    "rms_norm,groups=4,gate=silu": dict.fromkeys(("bound", "enclosures", "audit"),
+    "rms_norm,groups=4,gate=silu": dict.fromkeys(("bound", "enclosures"),
         "a norm without groups="),
     "group_norm,groups=2": {
-        **dict.fromkeys(("bound", "enclosures", "audit"), "a norm without groups="),
+        **dict.fromkeys(("bound", "enclosures"), "a norm without groups="),
         "files": "a norm of rows, not of a shape such as (N, C, S); got group",
     },
     "rms_norm,quant=e4m3fn": dict.fromkeys(("bound", "enclosures", "files"),
         "a norm without quant="),
     "layer_norm,axes=3": {
-        **dict.fromkeys(("bound", "enclosures", "audit"), "a norm without groups="),
+        **dict.fromkeys(("bound", "enclosures"), "a norm without groups="),
         "files": "a norm of rows, not of a shape",
         **dict.fromkeys(("recording", "score"), "a norm without axes= and channels=last"),
     },

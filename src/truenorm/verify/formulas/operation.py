@@ -51,7 +51,6 @@ NEEDED = {
     "enclosures": "whose rows have answers of any size",
     "recording": "whose arguments the file runner.py knows",
     "score": "whose arguments are known by name",
-    "audit": "of which wrong kernels are known",
     "torch_subject": "whose arguments are known by name, unlike those that load passes in order",
 }
 """By use that formulas do not support: the property of a norm that the use needs."""

@@ -278,7 +278,7 @@ class Norm(Operation):
         reasons: dict[str, str] = {}
         if self.has_units:
             without = f"a norm without {', '.join(f'{name}=' for name in OF_UNITS)}"
-            reasons |= dict.fromkeys(("bound", "enclosures", "audit"), without)
+            reasons |= dict.fromkeys(("bound", "enclosures"), without)
         if self.is_quantized:
             without = "a norm without quant="
             reasons |= dict.fromkeys(("bound", "enclosures", "files"), without)

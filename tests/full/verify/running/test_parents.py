@@ -153,14 +153,6 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_tests_of_an_audit(judge: Judge) -> None:
-    (judge.folder / "norm.py").write_text("def forward(x, gamma, beta, eps):\n    return x\n")
-    (judge.folder / "test_norm.py").write_text(note(judge.folder) + HOLD)
-    options = ("--operation", "layer_norm", "--replace", "norm:forward")
-    judge.start("-m", "truenorm", "audit", "test_norm.py", *options)
-    check_end(judge, judge.children()[0])
-
-
 def test_the_runner_of_a_recording(judge: Judge) -> None:
     """Its child imports PyTorch, in place of which there is a file that waits."""
     cases = judge.folder / "cases"
