@@ -182,12 +182,6 @@ TRANSCRIPTS = {
         select=ends(2, 3),
         slow=True,
     ),
-    "campaign": Transcript(
-        "truenorm campaign numpy_check.py:mended --cases 60 --seed 7",
-        page="judge/campaign.md",
-        select=whole,
-        slow=True,
-    ),
 }
 
 

@@ -61,16 +61,3 @@ correct, fast = (
 rms_norm_correct, rms_norm_fast = (
     subject("rms_norm", f"truenorm {mode}", 300, rounding=mode) for mode in ("correct", "fast")
 )
-# The workers of a campaign load a subject by its name in this file.
-layer_norm_native, layer_norm_reference = (
-    subject("layer_norm", f"layer_norm, {backend}", 600, backend=backend)
-    for backend in ("native", "reference")
-)
-rms_norm_native, rms_norm_reference = (
-    subject("rms_norm", f"rms_norm, {backend}", 600, backend=backend)
-    for backend in ("native", "reference")
-)
-BY_BACKEND = {
-    each.name: each
-    for each in (layer_norm_native, layer_norm_reference, rms_norm_native, rms_norm_reference)
-}

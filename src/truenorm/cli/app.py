@@ -14,7 +14,6 @@ GROUPS = {
     "Judge kernels": {
         "verify": "verify",
         "compare": "compare",
-        "campaign": "campaign",
         "record": "record",
         "judge": "judge",
         "score": "score",
@@ -27,16 +26,6 @@ GROUPS = {
 ``NAME_command``."""
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
-GONE = {
-    "bench": "python -m benchmarks.times, in a checkout",
-    "cost": "truenorm.cost.layer_norm_cost and rms_norm_cost, in Python",
-    "demo": "python -m benchmarks.stability, in a checkout; the page 'Numerical stability' has it",
-    "verify --equal-to": "truenorm compare FIRST SECOND",
-    "verify --cases": "truenorm campaign TARGET --cases N",
-    "verify --seed": "truenorm campaign TARGET --cases N --seed S",
-}
-"""Commands and options of earlier releases, and what to use instead."""
-
 SHARED_TEXTS = {"doctor": DOCTOR, "gradcheck": GRADCHECK}
 """The help of commands that also run without Typer; the others have it as their docstring."""
 
@@ -45,14 +34,9 @@ class GroupedCommands(TyperGroup):
     """All commands; the help lists them in groups, and an error quotes the wrong value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse NUL characters, which no file name has, and what earlier releases had."""
+        """Refuse NUL characters, which no file name has."""
         if wrong := [each for each in args if "\0" in each]:
             ctx.fail(f"arguments must not have NUL characters, got {wrong[0]!r}")
-        names = {each.partition("=")[0] for each in args[1:]}
-        for gone, instead in GONE.items():
-            command, _, option = gone.partition(" ")
-            if args[:1] == [command] and (not option or option in names):
-                ctx.fail(f"'truenorm {gone}' is no longer there; use instead: {instead}")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -30,7 +30,6 @@ from truenorm.tools.progress import Progress
 from truenorm.tools.text import counted
 from truenorm.tools.user_files import split_target
 from truenorm.verify.baseline import update_baseline as write_baseline
-from truenorm.verify.campaigns import Campaign
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operations import as_operation
@@ -41,7 +40,7 @@ from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.subject import SubjectOptions
 
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
-AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)
+AnyReport = TypeVar("AnyReport", Report, Equality)
 TARGET = (
     "FILE.py or FILE.py:NAME, where NAME is a Subject in that file (default: subject), or a "
     "function of x, weight, bias and eps, with --operation. The file is executed. Or torch:PATH, "

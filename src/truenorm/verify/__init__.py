@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from truenorm.verify.baseline import update_baseline
     from truenorm.verify.bounds import Bound, bound
-    from truenorm.verify.campaigns import Campaign, Judgement, campaign
     from truenorm.verify.equality import Difference, Equality, compare
     from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
     from truenorm.verify.harnesses import (
@@ -41,7 +40,6 @@ __all__ = [
     "LAYER_NORM",
     "RMS_NORM",
     "Bound",
-    "Campaign",
     "Case",
     "Difference",
     "Domain",
@@ -49,7 +47,6 @@ __all__ = [
     "Finding",
     "Grade",
     "HarnessSubject",
-    "Judgement",
     "Norm",
     "Quant",
     "Recipe",
@@ -57,7 +54,6 @@ __all__ = [
     "Score",
     "Subject",
     "bound",
-    "campaign",
     "case",
     "case_from",
     "case_of_shape",
@@ -83,7 +79,6 @@ __all__ = [
 # one that makes cases, does not wait for the judge.
 _HOMES = {
     "Bound": "truenorm.verify.bounds",
-    "Campaign": "truenorm.verify.campaigns",
     "Case": "truenorm.verify.operation",
     "Difference": "truenorm.verify.equality",
     "Domain": "truenorm.verify.operation",
@@ -92,7 +87,6 @@ _HOMES = {
     "Finding": "truenorm.verify.grading.report",
     "Grade": "truenorm.verify.grading.report",
     "HarnessSubject": "truenorm.verify.harnesses",
-    "Judgement": "truenorm.verify.campaigns",
     "LAYER_NORM": "truenorm.verify.operations",
     "Norm": "truenorm.verify.norms.norm",
     "Quant": "truenorm.verify.norms.quant",
@@ -102,7 +96,6 @@ _HOMES = {
     "Score": "truenorm.verify.scores",
     "Subject": "truenorm.verify.subject",
     "bound": "truenorm.verify.bounds",
-    "campaign": "truenorm.verify.campaigns",
     "case": "truenorm.verify.suite",
     "case_from": "truenorm.verify.user_cases",
     "case_of_shape": "truenorm.verify.user_cases",

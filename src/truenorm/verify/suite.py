@@ -1,10 +1,9 @@
 """The cases of an operation, by type, level and seed, or by name."""
 
 import re
-import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -109,22 +108,6 @@ def _seeds(name: str) -> list[int]:
         return [0]
     seed = int(ending[1])
     return [0, seed] if seed < SEEDS["full"] else [seed, 0]
-
-
-@lru_cache(maxsize=4)  # a campaign uses one seed after the other
-def seeded_cases(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
-    """Return the cases that depend on the seed, in a random order of that seed.
-
-    The family `large` is left out: one call of it would delay all others.
-    """
-    fixed = {each.name for each in _all(operation, dtype, level, 0)}
-    suite = [
-        each
-        for each in _make(operation, dtype, level, seed)
-        if each.name not in fixed and each.family != "large"
-    ]
-    random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
-    return tuple(suite[place] for place in random.permutation(len(suite)))
 
 
 def usual_cases(suite: Sequence[Case], dtype: str) -> list[Case]:

@@ -1,8 +1,7 @@
-"""``truenorm verify``, ``compare`` and ``campaign``: options and exit codes, baselines."""
+"""``truenorm verify`` and ``compare``: options and exit codes, baselines."""
 
 import json
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 from unittest.mock import ANY
@@ -14,7 +13,6 @@ from shared.verify.fake_report import failing_report, finding, made, passing_rep
 from truenorm.cli.common import Dtype, LevelName
 from truenorm.cli.judging import GradeName
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
-from truenorm.verify.campaigns import Campaign, CampaignSettings, Judgement
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import LAYER_NORM
@@ -23,7 +21,7 @@ from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
 VERIFY_TARGET = "truenorm.cli.verify.verify_target"
-WORK = {"verify": "target", "compare": "targets", "campaign": "target"}
+WORK = {"verify": "target", "compare": "targets"}
 """Commands, and how the names of the functions that do their work end."""
 
 
@@ -113,45 +111,9 @@ def test_baseline_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert message in done.stderr
 
 
-OF_Y = Judgement("float32", "y", "correct", 2, 40, 20, 0, 0.5, 0.0, "float32-normal-4x5-7")
-CLEAN = Campaign(
-    *("[red]kernel[/]", "quick", "stable", 7, 2, 2, 0, 0, 0, 40, 20, 0, (OF_Y,), ()),
-    *(1.0, 0.5, 0.25, {"date": "today"}),
-    operation=LAYER_NORM,
-)
-
-
-@pytest.mark.parametrize(
-    ("campaign", "code", "message"),
-    [
-        (CLEAN, 0, "PASS: Every element is stable, and nothing else is wrong."),
-        (replace(CLEAN, failed=1, wrong=3), 1, "FAIL: Something is wrong in 1 of 2 cases."),
-        (replace(CLEAN, cases=1, not_run=1), 1, "1 case did not run"),
-        (replace(CLEAN, results=(), elements=0, left_out=2), 1, "Nothing could be judged."),
-    ],
-)
-def test_campaign(
-    monkeypatch: pytest.MonkeyPatch, campaign: Campaign, code: int, message: str
-) -> None:
-    calls = record(monkeypatch, "truenorm.cli.campaign.campaign_target", campaign)
-    done = run("campaign", "x.py", "--cases", 2, "--seed", 7, "--dtype", "float32")
-    assert (done.exit_code, done.stderr) == (code, "")
-    assert message in done.stdout
-    assert "[red]kernel[/]" in done.stdout
-    ((arguments, options),) = calls
-    assert arguments == ("x.py", CampaignSettings(2, 7, "quick", "stable"))
-    assert (options["dtypes"], options["executor"]) == (["float32"], None)
-    report = json.loads(run("campaign", "x.py", "--cases", 2, "--json").stdout)
-    assert (report["schema"], report["passed"]) == ("truenorm/campaign-1", code == 0)
-    assert calls[1][0][1].seed == 1
-
-
-@pytest.mark.parametrize(
-    ("command", "answer"), [("verify", passing_report()), ("campaign", CLEAN)]
-)
-def test_jobs(monkeypatch: pytest.MonkeyPatch, command: str, answer: object) -> None:
-    calls = record(monkeypatch, f"truenorm.cli.{command}.{command}_target", answer)
-    assert run(command, "x.py", "--jobs", 3).exit_code == 0
+def test_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = record(monkeypatch, VERIFY_TARGET, passing_report())
+    assert run("verify", "x.py", "--jobs", 3).exit_code == 0
     executor = calls[0][1]["executor"]
     assert isinstance(executor, ProcessPoolExecutor)
     assert vars(executor)["_max_workers"] == 3

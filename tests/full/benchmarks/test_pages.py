@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from benchmarks import (
-    campaign,
     gpu,
     pages,
     peers,
@@ -18,12 +17,10 @@ from benchmarks import (
     times,
 )
 from benchmarks.common import DOCS, RESULTS, fill, read_results
-from benchmarks.subjects import truenorm_subjects
 from benchmarks.times import Bare
 from truenorm.verify.operations import parse_operation
 
 GENERATED = {
-    "campaign": "judge/campaign.md",
     "command_help": "reference/commands.md",
     "gpu": "inside/gpu-registers.md",
     "harnesses": "judge/reward.md",
@@ -37,7 +34,7 @@ del MEASURED_BY["command_help"]  # from the package itself
 PUBLISHED = {
     name: read_results(module.FILES[0])
     for name, module in {
-        "campaign": campaign, "gpu": gpu, "recipes": recipes
+        "gpu": gpu, "recipes": recipes
     }.items()
 }  # fmt: skip
 
@@ -85,31 +82,6 @@ def test_copy_and_triad(dtype: Any, shape: tuple[int, ...], threads: int) -> Non
     np.testing.assert_array_equal(out, x)
     contestants["triad"]()
     np.testing.assert_array_equal(out, x + dy)
-
-
-class TestCampaign:
-    report = PUBLISHED["campaign"]
-
-    def test_subjects(self) -> None:
-        """The file may name the backend "fused", which "native" replaced."""
-        names = [each.name for each in truenorm_subjects.BY_BACKEND.values()]
-        for name, subject in truenorm_subjects.BY_BACKEND.items():
-            # Workers load a subject by its name in the module.
-            assert getattr(truenorm_subjects, name.replace(", ", "_")) is subject
-        campaigns = self.report["campaigns"]
-        assert [each["subject"].replace("fused", "native") for each in campaigns] == names
-        for each in campaigns:
-            dtypes = {result["dtype"] for result in each["results"]}
-            assert dtypes == set(truenorm_subjects.DTYPES)
-
-    def test_ten_million_elements_and_none_is_wrong(self) -> None:
-        total = self.report["total"]
-        assert total["elements"] > total["answers"] > 1e7
-        for each in self.report["campaigns"]:
-            assert (each["wrong"], each["failed"], each["not_run"]) == (0, 0, 0)
-            assert {result["grade"] for result in each["results"]} == {"correct"}
-        for name in ("elements", "answers", "cases"):
-            assert total[name] == sum(each[name] for each in self.report["campaigns"])
 
 
 class TestRecipes:

@@ -143,9 +143,6 @@ SUBJECTS = [
     ("verify subject.py --operation rmsnorm", "'rmsnorm': did you mean rms_norm?"),
     ("compare subject.py", "Missing argument 'SECOND'"),
     ("compare subject.py nothing.py", "there is no file"),
-    ("campaign subject.py --cases 0", "greater than or equal to 1"),
-    ("campaign subject.py --seed x", "unable to parse string as an integer; got 'x'"),
-    ("campaign subject.py --start-seconds 0", "--start-seconds must be a positive number, got 0"),
 ]
 
 
@@ -174,9 +171,6 @@ OPTIONS = [
     ("--require best", "'best' is not one of 'wrong'"),
     ("--start-seconds -1", "--start-seconds must be a positive number, got -1"),
     ("--jobs 0", "greater than or equal to 1; got '0'"),
-    ("--cases 2", "use instead: truenorm campaign TARGET --cases N"),
-    ("--seed=1", "use instead: truenorm campaign TARGET --cases N --seed S"),
-    ("--equal-to b.py", "use instead: truenorm compare FIRST SECOND"),
     ("--nonsense", "No such option: --nonsense"),
     ("another.py", "unexpected extra argument(s) (another.py)"),
     ("--data nothing.npz", "cannot read nothing.npz: No such file or directory"),
@@ -250,9 +244,6 @@ OTHERS = [
     ("gradcheck pair.py --method magic", "'magic' is not one of 'auto'"),
     ("gradcheck pair.py --tol -1", "tol must be a positive number, got -1"),
     ("gradcheck pair.py --seed -1", "seed must be at least 0, got -1"),
-    ("bench 2x4", "use instead: python -m benchmarks.times, in a checkout"),
-    ("cost 8 4", "use instead: truenorm.cost.layer_norm_cost and rms_norm_cost, in Python"),
-    ("demo", "'truenorm demo' is no longer there; use instead: python -m benchmarks.stability"),
     ("doctor full", "unexpected extra argument(s) (full)"),
     ("doctor --fast", "No such option: --fast"),
 ]

@@ -11,7 +11,6 @@ from rich.console import Console
 
 import truenorm.verify as tv
 from shared.verify.fake_report import wide
-from truenorm.verify import campaigns
 from truenorm.verify.baseline import compare_with_baseline, entries_of, updated_entries
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report
@@ -112,19 +111,3 @@ def test_no_line_without_a_dependence(warned: Report) -> None:
 def test_other_words_are_refused() -> None:
     with pytest.raises(ValueError, match="batch must be one of require, warn; got 'never'"):
         report_of("never")
-    with pytest.raises(ValueError, match="batch must be one of require, warn"):
-        tv.campaign(tv.Subject(wide), 1, batch="never")
-
-
-def test_a_campaign_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns, "seeded_cases", lambda *_: (tv.case(NAMES[1]),))
-    results = {
-        batch: tv.campaign(tv.Subject(depends_on_the_batch), 1, batch=batch)
-        for batch in ("require", "warn")
-    }
-    found = {batch: [each.guard for each in one.findings] for batch, one in results.items()}
-    assert found["require"] == found["warn"] != []
-    assert {batch: one.passed for batch, one in results.items()} == {
-        "require": False,
-        "warn": True,
-    }

@@ -55,8 +55,8 @@ NEEDED = {
 }
 """By use that formulas do not support: the property of a norm that the use needs."""
 INSTEAD = (
-    "a formula works with verify, check, compare, campaign, the pytest plugin, and bound of at "
-    "most 4096 elements"
+    "a formula works with verify, check, compare, the pytest plugin, and bound of at most 4096 "
+    "elements"
 )
 
 

@@ -1,4 +1,4 @@
-"""Terminal pages of the judge: a report, a campaign, and the comparison of two subjects.
+"""Terminal pages of the judge: a report, and the comparison of two subjects.
 
 Names and symptoms come from the subject: `plain_text` prints them without markup.
 """
@@ -13,7 +13,6 @@ from rich.text import Text
 
 from truenorm.tools.rich_tables import plain_text, rich_table
 from truenorm.tools.text import counted, duration, number, one_line, printable
-from truenorm.verify.campaigns import Campaign
 from truenorm.verify.equality import Difference, Equality, difference_size
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.report.wording import (
@@ -227,59 +226,6 @@ def _print_finding(console: Console, index: int, finding: Finding) -> None:
         for line in finding.reproducer.strip("\n").splitlines():
             console.print(Text(printable(line)), soft_wrap=True)
         console.print(Rule(style="dim", characters="-"))
-
-
-def show_campaign(campaign: Campaign, console: Console) -> None:
-    """Print the result of a campaign."""
-    level = f"{campaign.level} level, seeds from {campaign.seed} on"
-    headline = f"{campaign.subject}: {campaign.operation.title}, {level}"
-    print_head(console, headline, campaign.machine)
-    table = _table(
-        "lllrrrr", ["type", "output", "grade", "cases", "elements", "wrong", "max\nulp"]
-    )
-    for each in campaign.results:
-        table.add_row(
-            plain_text(each.dtype),
-            plain_text(each.output),
-            _grade(each.grade),
-            f"{each.cases:,}",
-            f"{each.elements:,}",
-            f"{each.wrong:,}",
-            number(each.max_ulp),
-        )
-    console.print(table)
-    console.print()
-    console.print(plain_text(_campaign_numbers(campaign)))
-    for index, finding in enumerate(campaign.findings, 1):
-        console.print()
-        _print_finding(console, index, finding)
-    console.print()
-    print_outcome(console, campaign_conclusion(campaign), passed=campaign.passed)
-
-
-def _campaign_numbers(campaign: Campaign) -> str:
-    text = f"{counted(campaign.cases, 'case')}: {campaign.elements:,} elements, "
-    text += f"{campaign.wrong:,} of them wrong, by {campaign.answers:,} exact answers"
-    if not campaign.elements:
-        return text
-    rate = duration(1e6 * campaign.worked / campaign.elements)
-    took = f"{duration(campaign.seconds)}, {duration(campaign.called)} in its calls"
-    return f"{text}; {took}; judging takes {rate} of a core for a million elements"
-
-
-def campaign_conclusion(campaign: Campaign) -> str:
-    """Return the result of a campaign in one or two sentences."""
-    rest = ""
-    if campaign.left_out:
-        rest += f" {counted(campaign.left_out, 'case')} outside its domain were left out."
-    if campaign.not_run:
-        rest += f" {counted(campaign.not_run, 'case')} did not run: it crashed or hung too often."
-    if campaign.failed:
-        cases = f"{campaign.failed:,} of {counted(campaign.cases, 'case')}"
-        return f"Something is wrong in {cases}.{rest}"
-    if not campaign.results:
-        return f"Nothing could be judged.{rest}"
-    return f"Every element is {campaign.require}, and nothing else is wrong.{rest}"
 
 
 def show_equality(equality: Equality, console: Console) -> None:

@@ -155,13 +155,6 @@ def judged(forward: Callable[..., Any]) -> Report:
     return report_of(subject, suite)
 
 
-def test_a_campaign_judges_random_cases() -> None:
-    arguments = ("campaign", "kernels.py:softmax", "--formula", FORMULA, "--cases", "3")
-    code, output = run(*arguments)
-    assert code == 0, output
-    assert "Every element is stable" in output
-
-
 def test_compare_finds_where_two_kernels_differ() -> None:
     one, other = (tv.Subject(each, operation=FORMULA) for each in (softmax, naive))
     cases = [tv.case("float32-large-values-4x67", operation=one.operation)]

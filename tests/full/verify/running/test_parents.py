@@ -141,7 +141,7 @@ def test_processes_of_a_pool(judge: Judge) -> None:
     parent = "open(f'/proc/{os.getppid()}/cmdline').read()"
     in_judge = f"import os\nif 'multiprocessing' not in {parent}: return x\n"
     kernel(judge.folder, in_judge + note(judge.folder) + HOLD)
-    verify(judge, "campaign", "--cases", "4", "--jobs", "2")
+    verify(judge, "verify", "--jobs", "2")
     [pid] = judge.children()
     pool = parent_of(pid)
     assert pool != judge.process.pid  # type: ignore[union-attr]

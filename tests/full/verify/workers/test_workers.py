@@ -141,8 +141,6 @@ def test_subject_without_a_name() -> None:
     nameless = tv.Subject(kernels.two_pass)
     with pytest.raises(ValueError, match="put it at the top level of a file"):
         tv.verify(nameless, executor=Backwards())
-    with pytest.raises(ValueError, match="put it at the top level of a file"):
-        tv.campaign(nameless, 1, executor=Backwards())
 
 
 def test_pending_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
