@@ -572,14 +572,6 @@ def ranks(session: nox.Session) -> None:
 
 
 @nox.session
-def engines(session: nox.Session) -> None:
-    """Judge by Dask workers and MPI workers; compare the report with that of one process."""
-    install(session, "engines", "-e", ".")
-    session.env.update(CACHE)
-    session.run("pytest", "tests/needs_engines", *session.posargs)
-
-
-@nox.session
 @nox.parametrize("length", ["short", "long"], ids=["short", "long"])
 def gpu(session: nox.Session, length: str) -> None:
     """Run the GPU kernels on an OpenCL device; without a GPU, PoCL runs them on the processor.

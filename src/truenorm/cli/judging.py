@@ -1,13 +1,9 @@
 """Options, reports and exit codes that the commands which judge a subject share."""
 
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, Unpack
 
@@ -96,12 +92,12 @@ StartSecondsOption = Annotated[
     float, typer.Option(help="Time limit for the file to be imported and compiled.")
 ]
 JobsOption = Annotated[
-    int | None,
+    int,
     option(
         "N",
-        "Number of processes, each with its own copy of the subject. The report does not "
-        "depend on it.",
+        "Number of processes that compute exact answers. The report does not depend on it.",
         min=1,
+        show_default="1",
     ),
 ]
 TargetArgument = Annotated[str, argument("TARGET", TARGET)]
@@ -143,7 +139,7 @@ TimeOption = Annotated[
     typer.Option(
         metavar="SECONDS",
         help="Time limit of all its calls. Where they would take longer, the cases that show most "
-        "are judged, and the report lists the others. Without effect with --jobs.",
+        "are judged, and the report lists the others.",
     ),
 ]
 BatchName = Literal["require", "warn"]
@@ -246,29 +242,6 @@ def judging(title: str = "judging") -> Iterator[Progress]:
     """Show progress while the block runs, and stop with the message of its errors."""
     with stop_on(CannotRunError, ValueError), progress_bar(title) as progress:
         yield progress
-
-
-@contextmanager
-def process_pool(jobs: int | None) -> Iterator[Executor | None]:
-    """Provide an executor with `jobs` processes, or None if `jobs` is None."""
-    if jobs is None:
-        yield None
-        return
-    # Spawn instead of fork: this process has threads.
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(jobs, spawn, initializer=_end_with_parent) as executor:
-        yield executor
-
-
-def _end_with_parent() -> None:
-    """End this process of a pool with the process that has the pool, however that one ends."""
-
-    def watch() -> None:
-        if parent := parent_process():
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _with_new_baseline(report: Report, baseline: Path) -> Report:

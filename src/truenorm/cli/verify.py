@@ -24,7 +24,6 @@ from truenorm.cli.judging import (
     TypesOption,
     UpdateBaselineOption,
     judging,
-    process_pool,
     subject_options,
 )
 from truenorm.verify.judge import verify_target
@@ -50,7 +49,7 @@ def verify_command(
     start_seconds: StartSecondsOption = START_SECONDS,
     baseline: BaselineOption = None,
     update_baseline: UpdateBaselineOption = False,
-    jobs: JobsOption = None,
+    jobs: JobsOption = 1,
     json: JsonOption = False,
     html: HtmlOption = None,
     github: GithubOption = None,
@@ -116,7 +115,7 @@ def verify_command(
     )
 
     files = ReportFiles(baseline, html, github, update_baseline=update_baseline)
-    with judging() as progress, process_pool(jobs) as executor:
+    with judging() as progress:
         report = verify_target(
             target,
             level=level,
@@ -127,7 +126,7 @@ def verify_command(
             batch=batch,
             time=time,
             start_seconds=start_seconds,
-            executor=executor,
+            jobs=jobs,
             **overrides,
         )
     files.finish(report, target, json=json)

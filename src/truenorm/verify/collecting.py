@@ -19,6 +19,7 @@ from truenorm.verify.operation import Case
 from truenorm.verify.oracle import (
     EXPECTED_BY_CASE,
     expected,
+    remember,
 )
 from truenorm.verify.running.array_functions import TRIAL_SHAPE
 from truenorm.verify.running.process import MAX_DEATHS, SubjectProcess
@@ -27,6 +28,7 @@ from truenorm.verify.time_limit import WithinLimit
 from truenorm.verify.user_cases import (
     is_user_case,
 )
+from truenorm.verify.workers import answers_by
 
 MOST_ANSWERS = 3000
 """Answers of earlier runs in memory: answers of all operations at the full level are gigabytes."""
@@ -36,8 +38,8 @@ MOST_ALONE = 2
 """Cases that are run alone: each one starts a process."""
 
 
-def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
-    """Compute the exact answers that are not in memory yet.
+def hold_answers(suite: Sequence[Case], progress: Progress | None, jobs: int = 1) -> None:
+    """Compute the exact answers that are not in memory yet, by `jobs` processes if above 1.
 
     Answers are computed before the first call, since a subject may set the processor to flush
     subnormal numbers to zero. More than `MOST_ANSWERS` answers of earlier runs are dropped.
@@ -46,10 +48,16 @@ def hold_answers(suite: Sequence[Case], progress: Progress | None) -> None:
     of_suite = [case for case in suite if not (is_user_case(case) or case.compared)]
     if len(EXPECTED_BY_CASE) > MOST_ANSWERS and not EXPECTED_BY_CASE.keys() >= {*of_suite}:
         EXPECTED_BY_CASE.clear()
-    for done, case in enumerate(of_suite):
-        if case not in EXPECTED_BY_CASE:
+    missing = [case for case in of_suite if case not in EXPECTED_BY_CASE]
+    if jobs > 1 and missing:
+        tell(0, 2 * len(suite), f"exact answers: waiting for {jobs} processes")
+        for done, (case, exact) in enumerate(answers_by(jobs, missing)):
             tell(done, 2 * len(suite), f"exact answers: {case.name}")
-            expected(case)
+            remember(case, exact)
+        return
+    for done, case in enumerate(missing):
+        tell(done, 2 * len(suite), f"exact answers: {case.name}")
+        expected(case)
 
 
 def collect(
@@ -58,12 +66,14 @@ def collect(
     progress: Progress | None = None,
     *,
     seconds: float = math.inf,
+    jobs: int = 1,
 ) -> list[Record]:
     """Run the calls of each case and return the records, up to where the subject is given up.
 
-    If the calls would take longer than `seconds`, some are left out.
+    If the calls would take longer than `seconds`, some are left out. `jobs` processes compute
+    exact answers.
     """
-    hold_answers(suite, progress)
+    hold_answers(suite, progress, jobs)
     steps = 2 * len(suite)
     tell = progress or (lambda *_: None)
     records: list[Record] = []

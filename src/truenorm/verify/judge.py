@@ -1,12 +1,11 @@
 """Judge a subject: run every case, collect the records, and grade them.
 
-`judge_runner` has the stages: try a call, collect records (`collecting`, `workers`), grade them
-(`grading`), and compare the report with a baseline.
+`judge_runner` has the stages: try a call, collect records (`collecting`), grade them (`grading`),
+and compare the report with a baseline.
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +35,6 @@ from truenorm.verify.user_cases import (
     YOUR_DATA,
     listed_cases,
 )
-from truenorm.verify.workers import RemoteSubject, distribute
 
 
 def verify(
@@ -50,12 +48,11 @@ def verify(
     baseline: str | Path | None = None,
     batch: str = "require",
     time: float = SECONDS,
-    executor: Executor | None = None,
 ) -> Report:
     """Judge a layer normalization.
 
     The functions of the subject are called in this process: if they crash, it crashes.
-    ``truenorm verify file.py:subject`` and workers call them in another process.
+    ``truenorm verify file.py:subject`` calls them in another process.
 
     Parameters
     ----------
@@ -79,11 +76,7 @@ def verify(
         bits depend on the batch are then a warning.
     time : float
         The limit in seconds for the calls of the subject. Where they would take longer, the calls
-        that show most are made, and the report lists the others. Without effect on an `executor`.
-    executor : concurrent.futures.Executor, optional
-        Its workers run the cases. They load the subject by name, so it must be defined at the top
-        level of a file. Except for dates and times, the report is the same. `own` cases are run
-        by this process.
+        that show most are made, and the report lists the others.
 
     Returns
     -------
@@ -107,15 +100,9 @@ def verify(
     for each in own:
         require_type("own", each, Case, listed)
     settings = RunSettings(level, require, progress, own, baseline, strict, batch=batch)
-    spec = spec_of(subject)
-    if executor is None:
-        runner = runner_for(subject)
-        return judge_runner(runner, spec, settings, partial(collect, runner, seconds=time))
-    remote = RemoteSubject.of(spec)
-    with remote.start() as process:
-        return judge_runner(
-            process, spec, settings, partial(distribute, executor, remote, process)
-        )
+    runner = runner_for(subject)
+    collecting = partial(collect, runner, seconds=time)
+    return judge_runner(runner, spec_of(subject), settings, collecting)
 
 
 def verify_target(
@@ -131,14 +118,14 @@ def verify_target(
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
-    executor: Executor | None = None,
+    jobs: int = 1,
     **options: Unpack[SubjectOptions],
 ) -> Report:
     """Judge the subject of ``file.py:name`` in a process of its own.
 
     The target may also be ``torch:package.module.function``, whose types are float32 and bfloat16
-    by default. `python` is the interpreter of another environment that can import truenorm; the
-    workers of an `executor` use their own.
+    by default. `python` is the interpreter of another environment that can import truenorm. `jobs`
+    processes compute exact answers.
     """
     with SubjectProcess(
         target,
@@ -152,10 +139,7 @@ def verify_target(
         shapes, data = options.get("shapes", ()), options.get("data", ())
         user_cases = listed_cases(shapes, data, subject.operation, subject.dtypes)
         settings = RunSettings(level, require, progress, user_cases, baseline, strict, batch=batch)
-        collecting = partial(collect, process, seconds=time)
-        if executor is not None:
-            remote = RemoteSubject.of(process.spec, start_seconds)
-            collecting = partial(distribute, executor, remote, process)
+        collecting = partial(collect, process, seconds=time, jobs=jobs)
         return judge_runner(process, process.spec, settings, collecting)
 
 

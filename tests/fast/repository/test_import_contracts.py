@@ -20,7 +20,6 @@ VIOLATIONS = [
     ("verify/running/pytorch", "jax", "Derivatives are derived by hand"),
     ("partials/wire", "mpi4py", "Only truenorm.ranks imports MPI"),
     ("verify/judge", "mpi4py", "Only truenorm.ranks imports MPI"),
-    ("verify/judge", "distributed", "no module imports an engine"),
     ("ranks", "truenorm.cli", "Layers: "),
     ("verify/running/pytorch", "truenorm.verify.diagnosis", "Layers of verify"),
     ("gradient_check/extra", "truenorm.kernels", "The judge imports neither"),

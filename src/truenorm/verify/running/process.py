@@ -266,12 +266,6 @@ class SubjectProcess(AbstractContextManager["SubjectProcess"]):
                 with suppress(BrokenPipeError):
                     pipe.close()
 
-    def reset_deaths(self) -> None:
-        """Count deaths from zero, and restart a worker that was given up."""
-        if self.deaths >= MAX_DEATHS:
-            self._start()
-        self.deaths = 0
-
     def run(self, case: Case, call: Call) -> Record:
         """Send a case and wait for the answer; a crash or a hang becomes a failure."""
         if self.deaths >= MAX_DEATHS:

@@ -136,21 +136,17 @@ def test_a_program(judge: Judge) -> None:
     check_end(judge, judge.children()[0])
 
 
-@SLOW
 def test_processes_of_a_pool(judge: Judge) -> None:
-    parent = "open(f'/proc/{os.getppid()}/cmdline').read()"
-    in_judge = f"import os\nif 'multiprocessing' not in {parent}: return x\n"
-    kernel(judge.folder, in_judge + note(judge.folder) + HOLD)
-    verify(judge, "verify", "--jobs", "2")
-    [pid] = judge.children()
-    pool = parent_of(pid)
-    assert pool != judge.process.pid  # type: ignore[union-attr]
-    check_end(judge, pid)
-    assert ends(pool)
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    """They execute the file of a formula, here until the judge ends."""
+    hold = textwrap.indent(f"{note(judge.folder)}import time; time.sleep(600)", "    ")
+    (judge.folder / "formulas.py").write_text(
+        f"import multiprocessing\nif multiprocessing.parent_process():\n{hold}\n"
+        "def double(x):\n    return x + x\n"
+    )
+    (judge.folder / "kernel.py").write_text("def double(x):\n    return x + x\n")
+    options = ("kernel.py:double", "--formula", "formulas.py:double", "--jobs", "2")
+    judge.start("-m", "truenorm", "verify", *options)
+    check_end(judge, judge.children()[0])
 
 
 def test_the_runner_of_a_recording(judge: Judge) -> None:
