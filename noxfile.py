@@ -357,39 +357,6 @@ def release(session: nox.Session) -> None:
     run_steps(session, RELEASE_STEPS)
 
 
-def follow_workflow(session: nox.Session, workflow: str, tag: str, *jobs: str) -> None:
-    """Run the steps of a workflow that need no GitHub, on the last commit."""
-    install(session, "workflow")
-    folder = Path(session.create_tmp()).resolve() / "jobs"
-    core = {"TRUENORM_BUILD_CACHE": BUILD["TRUENORM_BUILD_CACHE"]}
-    session.run(
-        "python",
-        ".ci/follow_workflow.py",
-        f".github/workflows/{workflow}",
-        tag,
-        str(folder),
-        *jobs,
-        env=core,
-    )
-
-
-@nox.session
-def release_workflow(session: nox.Session) -> None:
-    """Run the steps of the release workflow that need no GitHub, on the last commit.
-
-    The first job refuses a development version; arguments name other jobs.
-    """
-    version = re.search(r'__version__ = "(.*)"', Path("src/truenorm/__init__.py").read_text())
-    tag = f"v{version[1]}" if version else ""
-    follow_workflow(session, "release.yml", tag, *session.posargs)
-
-
-@nox.session
-def action(session: nox.Session) -> None:
-    """Run the action of the last commit on a right and on a wrong kernel, as CI does."""
-    follow_workflow(session, "ci.yml", "", "action")
-
-
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build in dist what a release has for this machine, and print the size of each part.

@@ -5,7 +5,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
@@ -96,34 +96,26 @@ def parse_seed(seed: str) -> int:
     return int(seed)
 
 
-def file_writer(
-    option: str,
-    file: Path | None,
-    module: str,
-    *,
-    packages: Sequence[str] = ("matplotlib",),
-    suffix: str = "",
-) -> Callable[..., None]:
-    """Return a function that writes a report to a file; without a file it does nothing.
+def html_writer(file: Path | None) -> Callable[[object], None]:
+    """Return a function that writes a report to an HTML file; without a file it does nothing.
 
-    It imports `module` and calls ``write(report, file, **details)`` there, with the details that
-    the function is given. Stop now, before a long run, if one of the `packages` is missing, or if
-    the file has another suffix or cannot be created.
+    Stop now, before a long run, if a package is missing, or if the file has another suffix or
+    cannot be created.
     """
     if file is None:
-        return lambda _, **__: None
-    for package in packages:
+        return lambda _: None
+    for package in ("jinja2", "matplotlib"):
         if find_spec(package) is None:
-            stop(f"{option} needs the package {package}: pip install 'truenorm[verify]'")
-    check_writable(option, file)
-    if suffix and file.suffix.lower() != suffix:
-        stop(f"cannot write {file}: give {option} a file that ends in {suffix}")
+            stop(f"--html needs the package {package}: pip install 'truenorm[verify]'")
+    check_writable("--html", file)
+    if file.suffix.lower() != ".html":
+        stop(f"cannot write {file}: give --html a file that ends in .html")
 
-    def write(report: object, **details: str) -> None:
+    def write(report: object) -> None:
         try:
-            import_module(module).write(report, file, **details)
+            import_module("truenorm.verify.report.html").write(report, file)
         except OSError as error:
-            stop(f"cannot write {file}: {error.strerror}; give {option} another file")
+            stop(f"cannot write {file}: {error.strerror}; give --html another file")
         sys.stderr.write(f"wrote {file}\n")
 
     return write

@@ -7,7 +7,6 @@ from truenorm.cli.common import JsonOption, argument
 from truenorm.cli.judging import (
     BaselineOption,
     BatchOption,
-    GithubOption,
     HtmlOption,
     KappaOption,
     LargestOption,
@@ -19,7 +18,6 @@ from truenorm.cli.judging import (
     judging,
 )
 from truenorm.verify.recordings import judge_recording
-from truenorm.verify.running.recorded import target_of
 
 
 def judge_command(
@@ -36,7 +34,6 @@ def judge_command(
     update_baseline: UpdateBaselineOption = False,
     json: JsonOption = False,
     html: HtmlOption = None,
-    github: GithubOption = None,
 ) -> None:
     """Judge the results of a kernel that ran on another machine.
 
@@ -54,8 +51,7 @@ def judge_command(
         1  a finding, or a grade below --require, that is not in the baseline
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    files = ReportFiles(baseline, html, github, update_baseline=update_baseline)
-    target = target_of(folder) if github else ""
+    files = ReportFiles(baseline, html, update_baseline=update_baseline)
     with judging() as progress:
         report = judge_recording(
             folder,
@@ -68,4 +64,4 @@ def judge_command(
             largest=largest,
             kappa=kappa,
         )
-    files.finish(report, target, json=json)
+    files.finish(report, json=json)

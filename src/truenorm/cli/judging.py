@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, Unpack
 
@@ -16,7 +15,7 @@ from truenorm.cli.common import (
     argument,
     check_positive,
     check_writable,
-    file_writer,
+    html_writer,
     option,
     progress_bar,
     stop_on,
@@ -169,15 +168,6 @@ HtmlOption = Annotated[
     Path | None, option("FILE", "Also write the report, with plots, to one HTML file.")
 ]
 
-GithubOption = Annotated[
-    Path | None,
-    option(
-        "FILE",
-        "Also append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY, and print "
-        "an annotation of GitHub to stderr for each new finding.",
-    ),
-]
-
 
 def subject_options(
     start_seconds: float, formula: str | None = None, **options: Unpack[SubjectOptions]
@@ -210,7 +200,6 @@ class ReportFiles:
         self,
         baseline: Path | None,
         html: Path | None,
-        github: Path | None,
         *,
         update_baseline: bool,
     ) -> None:
@@ -219,22 +208,15 @@ class ReportFiles:
             check_writable("--baseline", written)
         self._new_baseline = baseline if update_baseline else None
         self.known = None if update_baseline and baseline and not baseline.exists() else baseline
-        packages = ("jinja2", "matplotlib")
-        self._write_html = file_writer(
-            "--html", html, "truenorm.verify.report.html", packages=packages, suffix=".html"
-        )
-        self._write_github = file_writer(
-            "--github", github, "truenorm.verify.report.github", packages=()
-        )
+        self._write_html = html_writer(html)
         if html is not None and baseline is not None and html.resolve() == baseline.resolve():
             stop(f"--html and --baseline must be two files, got {html} for both")
 
-    def finish(self, report: Report, target: str, *, json: bool) -> None:
-        """Print and write the report, and exit; the file of the target is annotated on GitHub."""
+    def finish(self, report: Report, *, json: bool) -> None:
+        """Print and write the report, and exit."""
         if self._new_baseline:
             report = _with_new_baseline(report, self._new_baseline)
-        write_github = partial(self._write_github, target=target)
-        finish(report, terminal.show, self._write_html, write_github, json=json)
+        finish(report, terminal.show, self._write_html, json=json)
 
 
 @contextmanager

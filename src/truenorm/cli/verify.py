@@ -6,7 +6,6 @@ from truenorm.cli.judging import (
     BatchOption,
     DataOption,
     FormulaOption,
-    GithubOption,
     HtmlOption,
     JobsOption,
     KappaOption,
@@ -52,7 +51,6 @@ def verify_command(
     jobs: JobsOption = 1,
     json: JsonOption = False,
     html: HtmlOption = None,
-    github: GithubOption = None,
 ) -> None:
     """Find bugs in a layer norm or RMSNorm, and grade its accuracy.
 
@@ -114,7 +112,7 @@ def verify_command(
         dtypes=dtype,
     )
 
-    files = ReportFiles(baseline, html, github, update_baseline=update_baseline)
+    files = ReportFiles(baseline, html, update_baseline=update_baseline)
     with judging() as progress:
         report = verify_target(
             target,
@@ -129,4 +127,4 @@ def verify_command(
             jobs=jobs,
             **overrides,
         )
-    files.finish(report, target, json=json)
+    files.finish(report, json=json)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from truenorm.tools.text import printable
 
@@ -21,13 +21,13 @@ class PlainStream:
 
     A job of GitHub executes a line that begins with ``::``, also after white space, and ``##[`` at
     any place. A backslash breaks both; it is here, since a long line is broken later than its text
-    is made. `commands` is the stream for lines that are meant to be executed.
+    is made.
     """
 
     buffer = None  # Typer would write to it
 
     def __init__(self, stream: Any) -> None:
-        self.commands, self._line = stream, ""
+        self._stream, self._line = stream, ""
 
     def write(self, text: str) -> int:
         """Write a text, which may continue the line of the last one."""
@@ -37,18 +37,12 @@ class PlainStream:
         parts = [text[start:stop] for start, stop in pairwise(places)]
         line = re.split("[\r\n]", line)[-1]
         self._line = line if line.strip() in ("", ":") else f"-{line[-2:]}"
-        self.commands.write("\\".join(parts))
+        self._stream.write("\\".join(parts))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the stream."""
-        return getattr(self.commands, name)
-
-
-def print_command(line: str) -> None:
-    """Print a line to stderr that GitHub executes."""
-    stream: IO[str] = getattr(sys.stderr, "commands", sys.stderr)
-    stream.write(f"{line}\n")
+        return getattr(self._stream, name)
 
 
 def stop(message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The workflow of a release, its dry run, and the check of tag, version and changelog."""
+"""The workflow of a release, and the check of tag, version and changelog."""
 
 import re
 import shutil
@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import truenorm
-from shared.repository.dry_run import ROOT
 
+ROOT = Path(__file__).parents[3]
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
 TAG = "v1.2.3"
 SCRIPT = Path(".ci", "check_release.py")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.pages import expand
-from shared.repository.dry_run import ROOT
 
+ROOT = Path(__file__).parents[3]
 NUMBER = r"\d+\.\d+\.\d+"
 SUFFIX = r"(?:\.?(?:a|b|rc|dev|post)\d+)*"
 SOURCE = "src/truenorm/__init__.py"

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.cli.recording import record
-from shared.verify.fake_report import failing_report, finding, made
+from shared.verify.fake_report import failing_report, finding
 from truenorm.cli import main
 from truenorm.tools import strict_json
-from truenorm.tools.command_line import PlainStream, print_command, run_command, stop
-from truenorm.verify.report.github import annotations
+from truenorm.tools.command_line import PlainStream, run_command, stop
 from truenorm.verify.running.records import CannotRunError
 
 HOSTILE = (
@@ -74,9 +72,7 @@ def test_reports_of_any_width(
     options: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
 ) -> None:
-    """Only the annotations are executed."""
     monkeypatch.setenv("COLUMNS", str(width))
     texts: dict[str, Any] = {
         "symptom": HOSTILE,
@@ -88,13 +84,9 @@ def test_reports_of_any_width(
     findings = tuple(replace(each, **texts) for each in (*report.findings, finding()))
     report = replace(report, findings=findings, machine={"torch": HOSTILE, HOSTILE: "1"})
     record(monkeypatch, "truenorm.cli.judge.judge_recording", report)
-    files = ("--github", str(tmp_path / "summary.md"))
-    assert run(["judge", "cases", *files, *options], monkeypatch) == 1
+    assert run(["judge", "cases", *options], monkeypatch) == 1
     printed = capsys.readouterr()
-    assert executed(printed.out) == []
-    commands = executed(printed.err)
-    assert commands
-    assert all(line.startswith("::error title=truenorm") for line in commands)
+    assert executed(printed.out + printed.err) == []
     assert "error::1" in printed.out + printed.err
 
 
@@ -127,11 +119,4 @@ def test_streams_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_command(lambda: stop("::error::1"))
     assert (sys.stdout, sys.stderr) == before
-    print_command("::error::1")
-    assert capsys.readouterr().err == "truenorm: ::error::1\n::error::1\n"
-
-
-def test_an_annotation_has_the_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = annotations(made(replace(finding(), symptom=HOSTILE)))
-    run_command(lambda: print_command(line))
-    assert capsys.readouterr().err.startswith("::error title=")
+    assert capsys.readouterr().err == "truenorm: ::error::1\n"

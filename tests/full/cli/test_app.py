@@ -15,7 +15,7 @@ from truenorm import cli
 from truenorm.cli import app as application
 from truenorm.cli import common
 from truenorm.cli.app import COMMANDS, GROUPS
-from truenorm.cli.common import file_writer, progress_bar
+from truenorm.cli.common import html_writer, progress_bar
 
 EXAMPLES = TESTS.parent / "examples"
 
@@ -201,10 +201,10 @@ def test_report_is_printed_if_its_file_cannot_be_written(
 def test_wrong_suffix_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    file_writer("--png", tmp_path / "a.PNG", "no.such.module", suffix=".png")
+    html_writer(tmp_path / "a.HTML")
     with pytest.raises(SystemExit):
-        file_writer("--png", tmp_path / name, "no.such.module", suffix=".png")
-    assert "give --png a file that ends in .png" in capsys.readouterr().err
+        html_writer(tmp_path / name)
+    assert "give --html a file that ends in .html" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "UNUSED"])

@@ -1,4 +1,4 @@
-"""A dependence on the batch fails, or is a warning: reports, baselines and annotations."""
+"""A dependence on the batch fails, or is a warning: reports and baselines."""
 
 import io
 import json
@@ -15,7 +15,6 @@ from truenorm.verify.baseline import compare_with_baseline, entries_of, updated_
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import grade_records
-from truenorm.verify.report.github import annotations, summary
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
@@ -61,9 +60,8 @@ def test_it_fails_by_default_and_has_a_line_of_its_own(required: Report) -> None
     assert required.verdicts["batch-invariant"] == "fail"
     line = "batch dependence: y in float32 (required; --batch warn only warns)"
     assert batch_line(required) == line
-    for text in (page(required), summary(required), to_html(required)):
+    for text in (page(required), to_html(required)):
         assert "y in float32 (required; --batch warn only warns)" in text
-    assert annotations(required)[0].startswith("::error ")
 
 
 def test_a_warning_passes_and_is_shown(warned: Report) -> None:
@@ -72,8 +70,6 @@ def test_a_warning_passes_and_is_shown(warned: Report) -> None:
     assert verdict_line(warned) == "no finding, 1 warning"
     for text in (page(warned), to_html(warned)):
         assert "batch dependence: y in float32 (a warning)" in text
-    (annotation,) = annotations(warned)
-    assert annotation.startswith("::warning ")
     content = json.loads(to_json(warned))
     assert (content["passed"], content["batch"]) == (True, "warn")
     assert [each["warning"] for each in content["findings"]] == [True]

@@ -108,16 +108,6 @@ def read_log(folder: Path, recording: Recording) -> list[dict[str, Any]]:
     return entries
 
 
-def target_of(folder: Path) -> str:
-    """Return the target that was run, or nothing if there are no readable results."""
-    try:
-        entries = [parse_json(line) for line in read_file(folder / LOG).split(b"\n")]
-    except CannotRunError:
-        return ""
-    headers = (each for each in entries if isinstance(each, dict) and "target" in each)
-    return next((str(each["target"]) for each in headers), "")
-
-
 def read_file(file: Path) -> bytes:
     """Return the content of a regular file."""
     try:

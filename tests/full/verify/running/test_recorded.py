@@ -362,7 +362,7 @@ def test_only_regular_files_are_read(name: str, kind: str, folder: Path) -> None
         file.symlink_to("/dev/zero" if kind == "a device" else folder.parent / "moved")
     with pytest.raises(CannotRunError, match=f"{name} cannot be read: it is "):
         tv.judge_recording(folder)
-    result = run_command("judge", folder, "--github", folder.parent / "summary.md")
+    result = run_command("judge", folder)
     assert (result.exit_code, "cannot be read" in result.output) == (2, True)
 
 
@@ -398,7 +398,7 @@ def test_any_text_can_be_reported(key: str, folder: Path) -> None:
     line = lines[0 if key in ("target", "torch", "gpu") else 2]
     line[key] = "raised \ud800\u2028 ::error::x\n##[error]y <b> \x1b[1m"
     write(folder, lines)
-    files = ("--github", folder.parent / "summary.md", "--html", folder.parent / "report.html")
+    files = ("--html", folder.parent / "report.html")
     for options in (files, ("--json",)):
         result = run_command("judge", folder, *options)
         assert result.exit_code in (0, 1, 2), result.output
