@@ -1,4 +1,4 @@
-"""The judge in a test suite, one test per case: ``pytest test_my_kernel.py``."""
+"""The judge in a test suite, one test for each check: ``pytest test_my_kernel.py``."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import truenorm.verify as tv
 subject = tv.load(f"{Path(__file__).with_name('numpy_check.py')}:mended")
 
 
-@pytest.mark.parametrize("case", tv.cases("float32"), ids=str)
-def test_my_kernel(case: tv.Case) -> None:
-    """Raise an AssertionError that names the symptom."""
-    tv.check(subject, case)
+@pytest.mark.parametrize("verdict", tv.verdicts(subject))
+def test_my_kernel(verdict: tv.Verdict) -> None:
+    """Raise an AssertionError with the symptom, the likely cause and a reproducer."""
+    verdict.assert_passed()

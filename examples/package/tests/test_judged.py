@@ -1,10 +1,13 @@
 """The judge: each of its verdicts is a test. known.json has the findings of the first run."""
 
+from pathlib import Path
+
 import pytest
 from plainnorm.kernels import layer_norm, layer_norm_backward
 
 import truenorm.verify as tv
 
+KNOWN = Path(__file__).with_name("known.json")
 subject = tv.Subject(
     layer_norm,
     layer_norm_backward,
@@ -14,7 +17,7 @@ subject = tv.Subject(
 )
 
 
-@pytest.mark.truenorm(subject, baseline="known.json")
-def test_layer_norm(truenorm_case):
+@pytest.mark.parametrize("verdict", tv.verdicts(subject, baseline=KNOWN))
+def test_layer_norm(verdict):
     """Fail with the symptom, the cause and a reproducer."""
-    truenorm_case.check()
+    verdict.assert_passed()

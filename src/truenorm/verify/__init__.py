@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         flashinfer_bench,
         kernelbench,
     )
+    from truenorm.verify.in_tests import Verdict, verdicts
     from truenorm.verify.judge import check, verify
     from truenorm.verify.norms.codes import unswizzled
     from truenorm.verify.norms.norm import Norm
@@ -53,6 +54,7 @@ __all__ = [
     "Report",
     "Score",
     "Subject",
+    "Verdict",
     "bound",
     "case",
     "case_from",
@@ -72,6 +74,7 @@ __all__ = [
     "torch_subject",
     "unswizzled",
     "update_baseline",
+    "verdicts",
     "verify",
 ]
 
@@ -95,6 +98,7 @@ _HOMES = {
     "Report": "truenorm.verify.grading.report",
     "Score": "truenorm.verify.scores",
     "Subject": "truenorm.verify.subject",
+    "Verdict": "truenorm.verify.in_tests",
     "bound": "truenorm.verify.bounds",
     "case": "truenorm.verify.suite",
     "case_from": "truenorm.verify.user_cases",
@@ -114,6 +118,7 @@ _HOMES = {
     "torch_subject": "truenorm.verify.running.torch_subject",
     "unswizzled": "truenorm.verify.norms.codes",
     "update_baseline": "truenorm.verify.baseline",
+    "verdicts": "truenorm.verify.in_tests",
     "verify": "truenorm.verify.judge",
 }
 

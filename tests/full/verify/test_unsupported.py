@@ -28,7 +28,7 @@ CALLS: dict[str, list[tuple[str, Call]]] = {
     "score": [("a score", ("score", "kernels.py:softmax"))],
 }  # fmt: skip
 """By use: what needs it, and a call with the name of an operation, or the words of a command."""
-INSTEAD = "; got softmax: a formula works with verify, check, compare, the pytest plugin"
+INSTEAD = "; got softmax: a formula works with verify, check, compare, verdicts"
 REASONS: dict[str, dict[str, str]] = {
     "softmax": dict.fromkeys(CALLS.keys() - {"bound"}, "a norm, "),
     "rms_norm,groups=4,gate=silu": dict.fromkeys(("bound", "enclosures"),

@@ -55,8 +55,7 @@ NEEDED = {
 }
 """By use that formulas do not support: the property of a norm that the use needs."""
 INSTEAD = (
-    "a formula works with verify, check, compare, the pytest plugin, and bound of at most 4096 "
-    "elements"
+    "a formula works with verify, check, compare, verdicts, and bound of at most 4096 elements"
 )
 
 

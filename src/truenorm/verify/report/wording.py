@@ -1,4 +1,4 @@
-"""Sentences that the terminal page, the HTML page and the pytest plugin share."""
+"""Sentences that the terminal page, the HTML page and tests share."""
 
 import math
 import re

@@ -170,20 +170,21 @@ def test_a_baseline_is_the_same_in_another_folder(tmp_path: Path) -> None:
     assert '"operation": "formulas.py:softmax"' in file.read_text()
 
 
-def test_the_pytest_plugin(pytester: pytest.Pytester) -> None:
+def test_verdicts_in_a_test(pytester: pytest.Pytester) -> None:
     (pytester.path / "formulas.py").write_text(FORMULAS)
     (pytester.path / "kernels.py").write_text(KERNELS)
     pytester.makepyfile(
         test_it="""
         import pytest
         import truenorm.verify as tv
-        CASES = [tv.case("float32-large-values-4x67", operation="formulas.py:softmax")]
-        @pytest.mark.truenorm("kernels.py:naive", operation="formulas.py:softmax", cases=CASES)
-        def test_kernel(truenorm_case):
-            truenorm_case.check()
+        from kernels import naive
+        subject = tv.Subject(naive, operation="formulas.py:softmax")
+        @pytest.mark.parametrize("verdict", tv.verdicts(subject))
+        def test_kernel(verdict):
+            verdict.assert_passed()
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-k", "accuracy")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-k", "accuracy-y")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*likely cause  top is not subtracted: exp overflows*"])
 
