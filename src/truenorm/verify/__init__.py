@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from truenorm.verify.bounds import Bound, bound
     from truenorm.verify.equality import Difference, Equality, compare
     from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
-    from truenorm.verify.harnesses import (
-        HarnessSubject,
-        flashinfer_bench,
-        kernelbench,
-    )
     from truenorm.verify.in_tests import Verdict, verdicts
     from truenorm.verify.judge import check, verify
     from truenorm.verify.norms.codes import unswizzled
@@ -47,7 +42,6 @@ __all__ = [
     "Equality",
     "Finding",
     "Grade",
-    "HarnessSubject",
     "Norm",
     "Quant",
     "Recipe",
@@ -62,10 +56,8 @@ __all__ = [
     "cases",
     "check",
     "compare",
-    "flashinfer_bench",
     "formula",
     "judge_recording",
-    "kernelbench",
     "load",
     "load_data",
     "norm",
@@ -89,7 +81,6 @@ _HOMES = {
     "Equality": "truenorm.verify.equality",
     "Finding": "truenorm.verify.grading.report",
     "Grade": "truenorm.verify.grading.report",
-    "HarnessSubject": "truenorm.verify.harnesses",
     "LAYER_NORM": "truenorm.verify.operations",
     "Norm": "truenorm.verify.norms.norm",
     "Quant": "truenorm.verify.norms.quant",
@@ -106,10 +97,8 @@ _HOMES = {
     "cases": "truenorm.verify.suite",
     "check": "truenorm.verify.judge",
     "compare": "truenorm.verify.equality",
-    "flashinfer_bench": "truenorm.verify.harnesses",
     "formula": "truenorm.verify.formulas.operation",
     "judge_recording": "truenorm.verify.recordings",
-    "kernelbench": "truenorm.verify.harnesses",
     "load": "truenorm.verify.running.loading",
     "load_data": "truenorm.verify.user_cases",
     "norm": "truenorm.verify.operations",

@@ -6,16 +6,14 @@ comparison are in this process. `points` turns the report into a number.
 """
 
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from truenorm.verify.collecting import records_of
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.symptoms import UNEXPLAINED
-from truenorm.verify.harnesses import HarnessSubject
 from truenorm.verify.judge import try_a_call
 from truenorm.verify.operation import Case, Domain, Operation
 from truenorm.verify.operations import as_operation
@@ -99,7 +97,7 @@ class Score:
 
 
 def score(
-    target: str | HarnessSubject,
+    target: str,
     operation: Operation | str = "layer_norm",
     *,
     seed: int,
@@ -123,9 +121,8 @@ def score(
 
     Parameters
     ----------
-    target : str or HarnessSubject
-        ``file.py:function`` or ``package.module:function``; or a submission to another harness,
-        whose operation, types and form are used.
+    target : str
+        ``file.py:function`` or ``package.module:function``.
     operation : Operation or str
         What the kernel computes.
     seed : int
@@ -176,27 +173,23 @@ def score(
         ...
     truenorm.verify.running.records.CannotRunError: cannot start no-such-python: ...
     """
-    with ExitStack() as stack:
-        if isinstance(target, HarnessSubject):
-            operation, dtypes, form = target.operation, target.dtypes, target.form
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="truenorm-"))
-            target = target.write(folder)
-        submission = Submission(
-            target,
-            as_operation(operation),
-            seed,
-            dtypes=tuple(dtypes),
-            norms=norms,
-            cases=cases,
-            largest=largest,
-            form=form,
-            signature=signature,
-            backward=backward,
-            device=device,
-            seconds=seconds,
-            causes=causes,
-        )
-        return score_submission(submission, stack.enter_context(Server(python)))
+    submission = Submission(
+        target,
+        as_operation(operation),
+        seed,
+        dtypes=tuple(dtypes),
+        norms=norms,
+        cases=cases,
+        largest=largest,
+        form=form,
+        signature=signature,
+        backward=backward,
+        device=device,
+        seconds=seconds,
+        causes=causes,
+    )
+    with Server(python) as server:
+        return score_submission(submission, server)
 
 
 def score_submission(submission: Submission, server: Server) -> Score:
