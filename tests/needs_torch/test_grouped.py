@@ -81,8 +81,6 @@ RIGHT: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "group norm": (F.group_norm, "group_norm,groups=2", {}),
     "group norm, a module": (torch.nn.GroupNorm, "group_norm,groups=2", {"form": "module"}),
     "instance norm": (F.instance_norm, "instance_norm", {}),
-    "several axes": (F.layer_norm, "layer_norm,axes=3", {}),
-    "several axes, a module": (torch.nn.LayerNorm, "layer_norm,axes=2", {"form": "module"}),
     "groups": (rmsnorm_fn, "rms_norm,groups=4", {}),
     "one group, a module": (Gated, "rms_norm,gate=silu-first", {"form": "module"}),
     "no gate, a module": (Gated, "rms_norm", {"form": "module"}),

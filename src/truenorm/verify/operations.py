@@ -161,10 +161,8 @@ def norm(
     gate: str = "",
     modulate: str = "",
     variance: str = "",
-    divisor: str = "mean",
     gamma: bool = True,
     over: str = "row",
-    axes: int = 1,
     channels: str = "first",
     quant: Quant | None = None,
 ) -> Norm:
@@ -210,14 +208,10 @@ def norm(
         and x has the shape (N, T, D); a row is a unit.
     variance : str
         The part of a unit, from its first column on, that counts for the mean square, as ``3/4``.
-    divisor : str
-        ``mean``: squares are averaged. ``sum``: they are summed, as in an L2 norm.
     gamma : bool
         Whether there are gamma and beta.
     over : str
         ``row``, or ``channels``: a unit is the channels at one place of x (N, C, ...).
-    axes : int
-        The number of normalized axes: x has the shape (N, C, H, W) with 3, and gamma (C, H, W).
     channels : str
         For group and instance norm. ``first``: x has the shape (N, C, ...); ``last``: (N, ..., C).
     quant : Quant, optional
@@ -252,10 +246,8 @@ def norm(
             gate=gate,
             modulate=modulate,
             variance=variance,
-            divisor=divisor,
             gamma=gamma,
             over=over,
-            axes=axes,
             channels=channels,
             quant=quant,
         )
@@ -347,6 +339,6 @@ def _count(name: str, text: str) -> int:
 PARSED: dict[str, Callable[[str, str], Any]] = {
     **dict.fromkeys(("beta", "gamma"), _flag),
     "eps": _number,
-    **dict.fromkeys(("groups", "heads", "axes", "width"), _count),
+    **dict.fromkeys(("groups", "heads", "width"), _count),
 }
 """By option: the function that reads the text of its value, if the value is not text."""

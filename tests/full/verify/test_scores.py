@@ -249,8 +249,8 @@ def test_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_shapes_that_a_score_does_not_have() -> None:
-    with pytest.raises(ValueError, match="without axes= and channels=last"):
-        tv.score("file.py:name", "layer_norm,axes=2", seed=1)
+    with pytest.raises(ValueError, match="without channels=last"):
+        tv.score("file.py:name", "group_norm,groups=2,channels=last", seed=1)
 
 
 def test_without_linux(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,10 +39,10 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "rms_norm,quant=e4m3fn": dict.fromkeys(("bound", "enclosures", "files"),
         "a norm without quant="),
-    "layer_norm,axes=3": {
+    "instance_norm,channels=last": {
         **dict.fromkeys(("bound", "enclosures"), "a norm without groups="),
         "files": "a norm of rows, not of a shape",
-        **dict.fromkeys(("recording", "score"), "a norm without axes= and channels=last"),
+        **dict.fromkeys(("recording", "score"), "a norm without channels=last"),
     },
 }  # fmt: skip
 """By operation: the uses that it does not support, and what they need."""

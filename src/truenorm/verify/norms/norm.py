@@ -170,15 +170,13 @@ class Norm(Operation):
         self.gain, self.sum = options.gain, options.sum
         self.eps, self.width = options.eps, options.width
         self.groups, self.heads = options.groups, options.heads
-        self.over, self.axes = options.over, options.axes
-        self.modulate, self.divisor = options.modulate, options.divisor
+        self.over, self.modulate = options.over, options.modulate
         self.parameter_type, self.result_type = options.parameters, options.result
         has_beta = self.centred if options.beta is None else options.beta
         self.parameters: tuple[str, ...] = ("gamma", *(["beta"] if has_beta else []))
         self.parameters = self.parameters if options.gamma else ()
         self.spatial = self.name in SPATIAL
-        self.channels_last = options.channels == "last"
-        self.reshapes = self.channels_last or self.axes > 1
+        self.channels_last = self.reshapes = options.channels == "last"
         self.gate = options.gate
         self.gate_first = self.gate.endswith("-first")
         self.gates_by_z = self.gate not in ("", "self")
@@ -285,8 +283,7 @@ class Norm(Operation):
         if self.has_axes:
             reasons["files"] = "a norm of rows, not of a shape such as (N, C, S)"
         if self.reshapes:
-            without = "a norm without axes= and channels=last"
-            reasons |= dict.fromkeys(("recording", "score"), without)
+            reasons |= dict.fromkeys(("recording", "score"), "a norm without channels=last")
         return reasons
 
     def _variant(self) -> str:
@@ -311,10 +308,8 @@ class Norm(Operation):
             "gate": f"gate {self.gate}",
             "modulate": f"modulated by {self.modulate}",
             "variance": f"variance of {self.options.variance}",
-            "divisor": "squares summed",
             "gamma": "without gamma",
             "over": "over channels",
-            "axes": f"{self.axes} axes",
             "channels": "channels last",
             "quant": f"quantized to {self.quant.type if self.is_quantized else ''}",
             "amax": "with amax",
@@ -353,7 +348,7 @@ class Norm(Operation):
     @property
     def has_axes(self) -> bool:
         """True if a row of x has axes of its own, as in (N, C, S) or (N, heads, D)."""
-        with_axes = self.spatial or self.heads > 0 or self.axes > 1
+        with_axes = self.spatial or self.heads > 0
         return with_axes or self.modulate == "sample" or self.over == "channels"
 
     def type_of(self, output: str, like: str) -> str:
@@ -377,28 +372,23 @@ class Norm(Operation):
 
     def parameter_size(self, rows: Sequence[int]) -> int:
         """Return the number of elements of gamma, given the shape of x as the judge has it."""
-        if self.axes > 1:
-            return prod(rows[1:])
         of_channels = (self.spatial or self.over == "channels") and len(rows) > 2
         return int(rows[1] if of_channels else rows[-1])
 
-    def give(self, name: str, array: Array, shape: tuple[int, ...]) -> Array:
-        """Return gamma and beta with several axes, and x with the channels last."""
-        if self.axes > 1 and name in self.parameters:
-            return array.reshape(shape[1:])
+    def give(self, name: str, array: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG002
+        """Return x with the channels last."""
         if self.channels_last and name not in self.parameters:
             return np.moveaxis(array, 1, -1)
         return array
 
     def take(self, output: str, result: Array, shape: tuple[int, ...]) -> Array:
         """Return a result as the judge has it: the inverse of `give`."""
-        of_parameter = self._like(output) in self.parameters
-        if not (self.axes > 1 if of_parameter else self.channels_last):
+        if not self.channels_last or self._like(output) in self.parameters:
             return result
-        expected = shape[1:] if of_parameter else (shape[0], *shape[2:], shape[1])
+        expected = (shape[0], *shape[2:], shape[1])
         if result.shape != expected:
             raise TypeError(f"{output} must have the shape {expected}, got {result.shape}")
-        return result.reshape(-1) if of_parameter else np.moveaxis(result, -1, 1)
+        return np.moveaxis(result, -1, 1)
 
     def counted(self, size: int) -> int:
         """Return the columns of a unit that count for the mean square."""
@@ -418,9 +408,6 @@ class Norm(Operation):
             return Geometry("g c s", "g", "g c", sizes)
         if self.over == "channels":
             return Geometry("c s", "s", "c", {"c": first, "s": rest})
-        if self.axes > 1 and self.share == 1:  # the first elements may be parts of axes
-            last = shape_of_layout(layout)[-1]
-            return Geometry("a d", "", "a d", {"a": size // last, "d": last})
         if self.heads or self.modulate == "sample":
             return Geometry("t d", "t", "d", {"t": first, "d": rest})
         if self.groups > 1:

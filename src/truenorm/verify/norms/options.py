@@ -26,16 +26,11 @@ CHOICES: Mapping[str, Sequence[str]] = {
     "result": ("", *FORMATS),
     "gate": ("", "silu", "sigmoid", "silu-first", "sigmoid-first", "self"),
     "modulate": ("", "sample", "row"),
-    "divisor": ("mean", "sum"),
     "over": ("row", "channels"),
     "channels": ("first", "last"),
 }
-OF_UNITS = (
-    *("groups", "heads", "gate", "modulate", "variance", "divisor", "gamma", "over"),
-    *("axes", "channels"),
-)
+OF_UNITS = (*("groups", "heads", "gate", "modulate", "variance", "gamma", "over", "channels"),)
 """The options of norms that divide a row into units, gate it or modulate it."""
-MOST_AXES = 4
 CLOSE = 0.8
 """Likeness from which a name is taken for a misspelt one: RMSNorm is, batch_norm is not."""
 
@@ -57,10 +52,8 @@ class Options:
     gate: str = ""
     modulate: str = ""
     variance: str = ""
-    divisor: str = "mean"
     gamma: bool = True
     over: str = "row"
-    axes: int = 1
     channels: str = "first"
     quant: Quant | None = None
 
@@ -117,7 +110,6 @@ class Options:
             "heads": self.heads > 0,
             "modulate=sample": self.modulate == "sample",
             "over=channels": self.over == "channels",
-            "axes": self.axes > 1,
             self.name: self.name in SPATIAL,
         }
         if len(several := [text for text, used in dividing.items() if used]) > 1:
@@ -128,10 +120,6 @@ class Options:
             raise ValueError(f"instance_norm has no groups; got groups={self.groups}")
         if self.groups < 1 or self.heads < 0:
             raise ValueError("groups and heads must be positive")
-        if not 1 <= self.axes <= MOST_AXES:
-            raise ValueError(f"axes must be from 1 to {MOST_AXES}; got {self.axes}")
-        if self.axes > 1 and self.modulate:
-            raise ValueError("axes is not for modulated norms; their scale has one axis")
         if self.channels == "last" and self.name not in SPATIAL:
             raise ValueError(f"channels=last needs group_norm or instance_norm; got {self.name}")
         if self.variance and self.centred:

@@ -110,7 +110,6 @@ def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
         constants["group"] = norm.quant.group
     if norm.has_units:
         constants |= {
-            "shape": [*map(int, shape[-norm.axes :])],
             "size": size if norm.channels_last else norm.parameter_size(shape),
             "groups": norm.groups,
             "group": size // norm.groups,
@@ -299,7 +298,6 @@ def _grouped_trial(norm: Norm, dtype: str) -> dict[str, Array]:
     shape: tuple[int, ...] = (rows, units * size)
     if norm.has_axes:
         shape = (rows, 2 * units if norm.spatial else max(units, 2), size)
-        shape = (rows, *(2,) * (norm.axes - 1), size) if norm.axes > 1 else shape
     arrays = {}
     for name in norm.inputs_of("data", "parameter"):
         kind = norm.parameter_type if name in norm.parameters else ""

@@ -14,8 +14,6 @@ BITS = 400
 MORE = (
     ("rms_norm,modulate=sample,gate=sigmoid-first", "as-3x20"),
     ("rms_norm,variance=1/2,gate=silu-first", "24"),
-    ("add_rms_norm,divisor=sum,gate=self", "24"),
-    ("layer_norm,axes=2,gain=zero-centred", "as-4x6"),
 )
 
 

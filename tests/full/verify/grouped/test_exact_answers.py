@@ -30,7 +30,6 @@ GROUPED = (
     ("rms_norm,modulate=row", "61"),
     ("rms_norm,variance=3/4", "96"),
     ("rms_norm,over=channels,variance=1/3", "as-6x16"),
-    ("rms_norm,divisor=sum,gamma=false", "67"),
     ("add_layer_norm,groups=2", "66"),
 )
 GATED = (
@@ -113,16 +112,6 @@ def test_exactly(spec: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> Non
     case = random_case(spec, layout, "float32", 1, seed=2)
     monkeypatch.setattr(answers, "round_ball", _undecided)
     count_equal(case)
-
-
-def test_partial_variance_of_several_axes() -> None:
-    """The first elements of a row count, which are parts of axes."""
-    spec = "rms_norm{},variance=3/8"
-    case = random_case(spec.format(",axes=2"), "as-4x6", "float32", 3)
-    flat = Case(grouped(spec.format("")), "flat", "float32", case.inputs, case.eps)
-    one, other = compute_exact(case), compute_exact(flat)
-    for output in ("y", "dx", "dgamma"):
-        np.testing.assert_array_equal(one[output], other[output], output)
 
 
 def two_columns(gate: str, rows: list[tuple[float, float]], dtype: str = "float32") -> Case:

@@ -28,7 +28,6 @@ SPECS = (
     "layer_norm,modulate=sample,gamma=false",
     "rms_norm,modulate=row",
     "rms_norm,variance=3/4",
-    "rms_norm,divisor=sum,gamma=false",
     "add_rms_norm,gate=silu",
 )
 

@@ -1,4 +1,4 @@
-"""Several normalized axes, channels last, and the arguments of libraries."""
+"""Channels last, and the arguments of libraries."""
 
 import re
 from pathlib import Path
@@ -13,57 +13,7 @@ from shared.verify.grouped.planted import grouped
 from truenorm.verify.running.array_functions import arguments_of, arguments_of_norm, names_of
 from truenorm.verify.running.records import CannotRunError
 
-AXES, LAST = "layer_norm,axes=3", "group_norm,groups=2,channels=last"
-
-
-class OverAxes(Textbook):
-    """A layer norm of x (N, C, H, W), whose gamma has the shape (C, H, W)."""
-
-    normalized_axes: tuple[int, ...] = (1, 2, 3)
-
-    def forward(self, *arguments: Any) -> Any:
-        x, gamma, beta, eps = arguments
-        assert gamma.shape == beta.shape == x.shape[1:]
-        assert x.ndim == 4
-        wide = x.astype(np.float64)
-        c = wide - wide.mean(self.normalized_axes, keepdims=True)
-        r = 1 / np.sqrt((c * c).mean(self.normalized_axes, keepdims=True) + eps)
-        return (gamma * c * r + beta).astype(x.dtype), (c * r, r, gamma, x.dtype)
-
-    def backward(self, dy: Array, *rest: Any) -> Any:
-        xhat, r, gamma, kind = rest[0]
-        dy = dy.astype(np.float64)
-        g, over = gamma * dy, self.normalized_axes
-        inner = g - g.mean(over, keepdims=True)
-        dx = r * (inner - xhat * (g * xhat).mean(over, keepdims=True))
-        return tuple(each.astype(kind) for each in (dx, (dy * xhat).sum(0), dy.sum(0)))
-
-
-class LastAxis(OverAxes):
-    normalized_axes = (3,)
-
-
-class FlatGamma(OverAxes):
-    def backward(self, dy: Array, *rest: Any) -> Any:
-        dx, dgamma, dbeta = super().backward(dy, *rest)
-        return dx, dgamma.reshape(-1), dbeta
-
-
-def test_several_axes() -> None:
-    subject = OverAxes(grouped(AXES)).subject()
-    report = judge_cases(subject, few_cases(subject, 700))
-    assert report.passed, report.findings[0].symptom
-
-
-def test_one_axis_for_several() -> None:
-    subject = LastAxis(grouped(AXES)).subject()
-    report = judge_cases(subject, few_cases(subject, 700))
-    assert "the last axis alone is normalized" in report.findings[0].cause
-
-
-def test_shape_of_gradients() -> None:
-    with pytest.raises(CannotRunError, match=r"dgamma must have the shape \(.*\), got"):
-        tv.verify(FlatGamma(grouped(AXES)).subject())
+LAST = "group_norm,groups=2,channels=last"
 
 
 class ChannelsLast(Textbook):
@@ -98,9 +48,7 @@ def test_channels_of_results() -> None:
 
 @pytest.mark.parametrize(("spec", "message"), [
     ("batch_norm", "add_rms_norm, group_norm, instance_norm; got 'batch_norm'"),
-    ("layer_norm,axes=2,groups=2", "one of groups and axes divides a row"),
-    ("layer_norm,axes=5", "axes must be from 1 to 4; got 5"),
-    ("layer_norm,axes=2,modulate=row", "axes is not for modulated norms"),
+    ("layer_norm,heads=2,groups=2", "one of groups and heads divides a row"),
     ("rms_norm,channels=last", "channels=last needs group_norm or instance_norm"),
     ("group_norm,groups=2,channels=middle", "channels must be one of first, last"),
 ])  # fmt: skip

@@ -100,10 +100,10 @@ class Textbook:
         return cut.mean(-1, keepdims=True) if self.norm.centred else self.widen(np.zeros(1))
 
     def variance(self, cut: Array, mean: Array) -> Array:
-        """Return the mean or the sum of squares of each unit."""
+        """Return the mean square of each unit."""
         counted = self.norm.counted(cut.shape[-1])
         total: Array = np.sum((cut - mean)[..., :counted] ** 2, axis=-1, keepdims=True)
-        return total if self.norm.divisor == "sum" else total / counted
+        return np.asarray(total / counted)
 
     def rstd(self, variance: Array, eps: Array, size: int) -> Array:  # noqa: ARG002 (for bugs)
         """Return r of each unit, whose size is given."""
@@ -203,7 +203,7 @@ class Textbook:
         return np.asarray(at["r"] * (g - mean - projected))
 
     def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
-        counted = 1 if self.norm.divisor == "sum" else self.norm.counted(g.shape[-1])
+        counted = self.norm.counted(g.shape[-1])
         along = (g * xhat).sum(-1, keepdims=True) / counted
         return self.mean(g), along
 

@@ -314,12 +314,6 @@ class AllColumnsOfBackward(Textbook):
         return np.asarray(at["r"] * (g - at["xhat"] * along))
 
 
-class MeanForSum(Textbook):
-    def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
-        mean, along = super().means(g, xhat)
-        return mean, along / g.shape[-1]
-
-
 class ResidualNotInVariance(Textbook):
     def normalized(self, u: Array, eps: float, at: At) -> Array:
         super().normalized(at["x"], eps, at)
@@ -461,7 +455,6 @@ PLANTED = (
     Planted("dgamma of the ungated x", GammaOfTheUngated, SILU_FIRST),
     Planted("partial variance over D", DividedByAllColumns, PARTIAL),
     Planted("dx of all columns", AllColumnsOfBackward, PARTIAL),
-    Planted("mean for sum in dx", MeanForSum, "rms_norm,divisor=sum,gamma=false"),
     Planted("residual not in r", ResidualNotInVariance, "add_rms_norm,heads=4"),
     Planted("slope at xhat", SlopeAtXhat, "group_norm,groups=2,gate=self"),
     Planted("group of one channel", OfChannels, GROUP_NORM),

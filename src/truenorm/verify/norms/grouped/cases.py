@@ -90,13 +90,11 @@ def _layout(norm: Norm, once: Case, channels: int = 0, units: int = 0) -> tuple[
     size = once.shape[1]
     units = norm.heads or (norm.groups if norm.groups > 1 else units or UNITS)
     if norm.spatial:
-        channels = channels or _factors(once.name, size, 2)[0]
+        channels = channels or _factor(once.name, size)
         if norm.name == "instance_norm":
             channels = 1
         last = CHANNELS_LAST if norm.channels_last else ""
         return f"as-{units * channels}x{size // channels}{last}", units, units * channels
-    if norm.axes > 1:
-        return f"as-{'x'.join(map(str, _factors(once.name, size, norm.axes)))}", 1, size
     if norm.over == "channels":
         return f"as-{size}x{units}", units, size
     if norm.heads or norm.modulate == "sample":
@@ -106,14 +104,10 @@ def _layout(norm: Norm, once: Case, channels: int = 0, units: int = 0) -> tuple[
     return "rows", 1, size
 
 
-def _factors(name: str, size: int, count: int) -> list[int]:
-    """Return `count` factors of a size, drawn by a name."""
-    factors, random = [], zlib.crc32(name.encode())
-    for _ in range(count - 1):
-        divisors = [each for each in range(1, size + 1) if size % each == 0]
-        factors.append(divisors[random % len(divisors)])
-        size, random = size // factors[-1], random // len(divisors)
-    return [*factors, size]
+def _factor(name: str, size: int) -> int:
+    """Return a factor of a size, drawn by a name."""
+    divisors = [each for each in range(1, size + 1) if size % each == 0]
+    return divisors[zlib.crc32(name.encode()) % len(divisors)]
 
 
 def _in_units(rows: Array, units: int) -> Array:

@@ -104,9 +104,6 @@ def _at_run(change: ChangeAt, at: _At, _: Run, right: Any) -> Any:
 def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
     """Return hypotheses about how rows are divided into units."""
     wrong = partial(_wrong, norm, output)
-    if norm.axes > 1 and norm.share == 1:
-        words = "the last axis alone is normalized"
-        return {words: wrong(divide=lambda each: replace(each, units="a"))}
     division = norm.geometry_of(1, "as-1x1")
     if not division.units:
         return {}
@@ -138,7 +135,7 @@ def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
 def _of_statistics(norm: Norm, output: str) -> dict[str, Hypothesis]:
     """Return hypotheses about a variance, or a mean that is subtracted, over other axes."""
     division, table = norm.geometry_of(1, "as-1x1"), dict[str, Hypothesis]()
-    if norm.centred and norm.share == 1 and norm.divisor == "mean":
+    if norm.centred and norm.share == 1:
         axes = axes_of(norm, division.axes)
         for over, words in other_axes(axes, division.without(division.units)):
             variance, centred = partial(_variance_over, over), partial(_centred_over, over)
@@ -253,7 +250,7 @@ def _without_residual(at: _At, w: Float64s) -> Any:
     x = at.units(at.case.rows["x"].astype(np.float64))
     counted = at.norm.counted(x.shape[2])
     sums = ((x - at.mean(x))[..., :counted] ** 2).sum(axis=2)
-    return (sums if at.norm.divisor == "sum" else sums / counted).reshape(w.shape)
+    return (sums / counted).reshape(w.shape)
 
 
 def _over_all_columns(at: _At, w: Float64s) -> Any:

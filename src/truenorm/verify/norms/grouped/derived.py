@@ -98,7 +98,7 @@ def _axis_words(norm: Norm, letter: str) -> tuple[str, str]:
     if letter == "t":
         return ("head", "heads") if norm.heads else ("row of a sample", "rows of a sample")
     of_groups = "channel" if norm.name == "instance_norm" else "group"
-    names = {"g": of_groups, "c": "channel", "s": "place", "d": "column", "a": "outer place"}
+    names = {"g": of_groups, "c": "channel", "s": "place", "d": "column"}
     return names[letter], f"{names[letter]}s"
 
 

@@ -11,8 +11,6 @@ and, with d the gradient of m and e = d*(1 + scale), g = gain*e,
     dgamma = sum(e*xhat), dbeta = sum(e), dscale = sum(d*n), dshift = sum(d)
     du = r*(g - mean(g) - xhat*mean(g*xhat)), the last term in the first columns only
     dx = du, or du*s(z);  dz = dy*m*s'(z), or du*x*s'(z) if the gate is first
-
-With divisor=sum, both means of products are sums.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -65,10 +63,7 @@ def normalize(norm: Norm, u: Node, eps: Node, unit: Axes) -> Steps:
     c = step(f"{u} - mean", u - step("the mean", mean(u, unit))) if norm.centred else u
     counted = first(c, max(unit), float(norm.share))
     squares = counted * counted
-    if norm.divisor == "sum":
-        w = step("the sum of squares", total(squares, unit))
-    else:
-        w = step("the variance" if norm.centred else "the mean square", mean(squares, unit))
+    w = step("the variance" if norm.centred else "the mean square", mean(squares, unit))
     r = step(R, inverse_root(w + eps))
     return {"c": c, "w": w, "r": r, "xhat": step("xhat", c * r)}
 
@@ -113,10 +108,7 @@ def backward(
     results |= {f"d{name}": total(each, sums[name]) for name, each in terms.items()}
     g = step("g", at["gain"] * e)
     share = float(norm.share)
-    if norm.divisor == "sum":
-        along = step("sum(g*xhat)", total(g * xhat, unit))
-    else:
-        along = step("mean(g*xhat)", mean(g * xhat, unit, share))
+    along = step("mean(g*xhat)", mean(g * xhat, unit, share))
     projected = first(xhat, max(unit), share) * along
     projected = projected if share == 1 else pad(projected, xhat, max(unit))
     inner = g - step("mean(g)", mean(g, unit)) if norm.centred else g

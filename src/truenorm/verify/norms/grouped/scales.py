@@ -147,8 +147,6 @@ class GroupedScales:
             return self._dy * m * self._slope * self._gate_kappa + self._least
         g = self._gain * e + self._least
         projection = self._rms(g) * self._rho * (self._move + self._xhat)
-        if norm.divisor == "sum":  # xhat is smaller, and its products are not divided
-            projection = projection * self._geometry.unit_size
         mean_g = g.mean(axis=self._unit, keepdims=True) if norm.centred else 0.0
         growth = (1 + self._kappa) ** power
         du = self._r * (g + mean_g + projection) * growth
