@@ -17,7 +17,6 @@ import typer
 from rich import progress
 from rich.console import Console
 
-from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
 from truenorm.tools.command_texts import JSON
 from truenorm.tools.progress import Progress
@@ -62,14 +61,6 @@ def stop_on(*errors: type[Exception]) -> Iterator[None]:
         yield
     except errors as error:
         stop(str(error))
-
-
-def print_report(report: object, *, json: bool, show: Callable[[Console], None]) -> None:
-    """Print a report as JSON, or with `show`."""
-    if json:
-        typer.echo(strict_json.dumps(report))
-    else:
-        show(Console(highlight=False))
 
 
 def check_positive(option: str, value: float) -> None:

@@ -11,9 +11,7 @@ from truenorm.tools.text import one_line
 JUSTIFY: dict[str, Literal["left", "right"]] = {"l": "left", "r": "right", "w": "left"}
 
 
-def rich_table(
-    columns: str, head: Sequence[str | Text] = (), *, gap: int = 2, widths: Sequence[int] = ()
-) -> Table:
+def rich_table(columns: str, head: Sequence[str | Text] = ()) -> Table:
     """Return an empty table without lines.
 
     Parameters
@@ -23,10 +21,6 @@ def rich_table(
         where the terminal is too narrow. The other columns are never wrapped.
     head : sequence of str or Text, optional
         The names of the columns.
-    gap : int
-        Spaces between columns.
-    widths : sequence of int, optional
-        The minimum width of each column.
 
     Examples
     --------
@@ -41,7 +35,7 @@ def rich_table(
     """
     table = Table(
         box=None,
-        padding=(0, gap, 0, 0),
+        padding=(0, 2, 0, 0),
         pad_edge=False,
         show_header=bool(head),
         header_style="dim",
@@ -52,7 +46,6 @@ def rich_table(
             justify=JUSTIFY[kind],
             no_wrap=kind != "w",
             overflow="fold" if kind == "w" else "ellipsis",
-            min_width=widths[position] if widths else None,
         )
     return table
 

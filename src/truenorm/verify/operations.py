@@ -138,14 +138,6 @@ def layer_norm_case(
     return Case(LAYER_NORM, name, arrays[0].dtype.name, inputs, eps, **others)
 
 
-def rms_norm_case(
-    name: str, arrays: tuple[Array, Array | None, Array], eps: float, **others: Any
-) -> Case:
-    """Return a case of x, gamma and dy."""
-    inputs = dict(zip(("x", "gamma", "dy"), arrays, strict=True))
-    return Case(RMS_NORM, name, arrays[0].dtype.name, inputs, eps, **others)
-
-
 def norm(
     name: NormName,
     *,

@@ -546,22 +546,16 @@ class Expected:
         return result.reshape(value.shape)
 
     def element_errors(
-        self,
-        output: str,
-        result: Array,
-        *,
-        finite: bool = True,
-        bounds: AnswerBounds | None = None,
+        self, output: str, result: Array, *, bounds: AnswerBounds | None = None
     ) -> ElementErrors:
         """Return the error of each element of a decoded result.
 
-        If `finite` is False, ignore non-finite elements, as a check ``abs(error) > tolerance``
-        would. `bounds` encloses answers that are not exact.
+        `bounds` encloses answers that are not exact.
         """
         exact, ulps, rest = self.wide[output], self.ulps[output], self.remainders[output]
         with np.errstate(all="ignore"):
             wide = result.astype(np.float64)
-            measured = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(wide)
+            measured = np.isfinite(exact)
             error = np.abs((wide - exact) - rest * ulps)
             in_ulp = np.abs((wide - exact) / ulps - rest)
             correct = wide == exact

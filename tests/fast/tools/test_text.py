@@ -119,15 +119,15 @@ def test_json_file_in_a_new_folder(tmp_path: Path) -> None:
 
 def test_rich_table_wraps_only_the_columns_that_may_wrap() -> None:
     def show(console: Any) -> None:
-        table = rich_table("lrw", ["name", "ms", "note"], widths=[6, 0, 0])
+        table = rich_table("lrw", ["name", "ms", "note"])
         table.add_row("copy", "1.5", plain_text("[red]" + "x" * 20 + "\x1b[2J"))
         console.print(table)
 
     lines = [line.rstrip() for line in printed(show, width=30).splitlines()]
     assert lines == [
-        "name     ms  note",
-        "copy    1.5  [red]xxxxxxxxxxxx",
-        "             xxxxxxxx\\x1b[2J",
+        "name   ms  note",
+        "copy  1.5  [red]xxxxxxxxxxxxxx",
+        "           xxxxxx\\x1b[2J",
     ]
 
 

@@ -24,7 +24,6 @@ from truenorm.verify.operations import (
     layer_norm_case,
     norm,
     parse_operation,
-    rms_norm_case,
 )
 from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
@@ -153,8 +152,9 @@ def test_rms_norm_is_rounded_correctly(dtype: str) -> None:
 
 
 def _rms_norm_of(x: Any, gamma: Any, dy: Any, eps: float = 3.0) -> Case:
-    arrays = (np.array(each, np.float64) for each in (x, gamma, dy))
-    return rms_norm_case("by hand", tuple(arrays), eps)  # type: ignore[arg-type]
+    named = {"x": x, "gamma": gamma, "dy": dy}
+    arrays = {name: np.array(each, np.float64) for name, each in named.items()}
+    return Case(RMS_NORM, "by hand", "float64", arrays, eps)
 
 
 ROW = [1.0, 1.0, 1.0]  # mean(x^2) is 1, and with eps = 3, r is 1/2

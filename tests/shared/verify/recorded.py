@@ -14,7 +14,6 @@ from truenorm import textbook
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import NOWHERE, grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.symptoms import GUARDS
 from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import Record
@@ -95,21 +94,19 @@ def records_of(name: str, level: str = "quick", dtype: str = "") -> tuple[Record
 def graded(
     name: str,
     level: str = "quick",
-    without: str = "",
     require: str = "stable",
     spec: SubjectSpec = NOWHERE,
     dtype: str = "",
     *,
     causes: bool = True,
 ) -> Report:
-    """Grade the records of a subject, without one guard, for all its types or one."""
+    """Grade the records of a subject, for all its types or one."""
     subject = subject_named(name)
     return grade(
         name,
         cases_for(name, level, dtype),
         records_of(name, level, dtype),
         outputs=subject.outputs,
-        guards=[guard for guard in GUARDS if guard != without],
         require=require,
         spec=spec,
         recipe=subject.recipe,

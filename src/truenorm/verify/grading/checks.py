@@ -28,12 +28,11 @@ POWERS_OF_TWO = "e8m0"
 
 
 def check_case(
-    case: Case, records: Collection[Record], outputs: Collection[str], *, finite: bool = True
+    case: Case, records: Collection[Record], outputs: Collection[str]
 ) -> tuple[list[Symptom], list[MeasuredResult]]:
     """Compare the records of a case with its exact answers and among themselves.
 
-    Return the symptoms and the results that were measured. If `finite` is False, ignore
-    non-finite elements.
+    Return the symptoms and the results that were measured.
     """
     if case.compared:
         of_calls = (symptom for record in records for symptom in check_call(case, record))
@@ -44,7 +43,7 @@ def check_case(
     for record in records:
         symptoms += check_call(case, record)
         if record.call.how.large:
-            symptoms += check_large(case, record, outputs, finite=finite)
+            symptoms += check_large(case, record, outputs)
             continue
         if record.call.kind == TILED:  # shapes were checked when copies were compared
             continue
@@ -67,7 +66,7 @@ def check_case(
             result = given.decoded(output, result)
             if result is None:
                 continue
-            error = measure(given, output, result, finite=finite)
+            error = measure(given, output, result)
             allowed = given.factor(output)
             measured.append(MeasuredResult(case, record, output, result, error, allowed))
             symptoms += _check_accuracy(measured[-1], given, value)

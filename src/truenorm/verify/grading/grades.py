@@ -18,7 +18,6 @@ from typing import NamedTuple
 from truenorm.tools.arguments import require_choice
 from truenorm.verify.grading.checks import check_case, relax_sums
 from truenorm.verify.grading.consequences import (
-    PRIMARY,
     claims_of,
     drop_consequences,
     drop_unclaimed,
@@ -70,7 +69,6 @@ def grade(
     *,
     outputs: Sequence[str] = (),
     require: str = "stable",
-    guards: Collection[str] = tuple(GUARDS),
     level: str = "quick",
     spec: SubjectSpec = NOWHERE,
     recipe: str = "",
@@ -82,8 +80,8 @@ def grade(
     """Grade the results of a subject.
 
     The `records` of the calls may have any order. `outputs` are by default all outputs of the
-    operation. `guards` are the checks to make; tests of the judge leave some out. `spec` says
-    where the subject is defined, for the reproducers. Cases outside `domain` have no grades.
+    operation. `spec` says where the subject is defined, for the reproducers. Cases outside
+    `domain` have no grades.
     Unless `strict`, a sum over n rows may have log2(n) times the error of a stable result.
     Without `causes`, which may take seconds, findings have no diagnosis. If `batch` is "warn",
     results that depend on the batch are a warning.
@@ -99,17 +97,15 @@ def grade(
     run = [case for case in within if by_case[case.name]]
     too_slow = find_too_slow(within, {case.name for case in run}, records)
 
-    every = check_all(cases, by_case, outputs, finite="finite" in guards, strict=strict)
+    every = check_all(cases, by_case, outputs, strict=strict)
     inside, outside = every.of(within), every.of(beyond)
-    shown = [each for each in inside.symptoms if each.guard in (*guards, *PRIMARY)]
-    shown += [each.symptom for each in refusals]
-    symptoms = [each for each in drop_consequences(shown) if each.guard in guards]
-    symptoms, notes = drop_unclaimed(symptoms, claims_of(within))
-    grades = grade_outputs(run, inside.results, every.results, outputs, guards, symptoms)
+    shown = [*inside.symptoms, *(each.symptom for each in refusals)]
+    symptoms, notes = drop_unclaimed(drop_consequences(shown), claims_of(within))
+    grades = grade_outputs(run, inside.results, every.results, outputs, symptoms)
     below = {each.type_and_output for each in grades if not each.reaches(require)}
     symptoms = with_rounding(symptoms, inside.measured, below)
     roundings = identify_roundings(inside.measured, grades)
-    symptoms += roundings.symptoms(inside.measured, below, guards, recipe)
+    symptoms += roundings.symptoms(inside.measured, below, recipe)
     diagnoses: Diagnoses = {}
     if causes:
         diagnoses = diagnose_all(symptoms, every.measured, run, by_case, roundings.recipes)
@@ -163,7 +159,6 @@ def check_all(
     by_case: Mapping[str, Sequence[Record]],
     outputs: Collection[str],
     *,
-    finite: bool,
     strict: bool,
 ) -> Checked:
     """Run the checks on every case, in the domain or not."""
@@ -174,7 +169,7 @@ def check_all(
         if is_user_case(case):
             more_symptoms, more_measured = check_user_case(case, records, outputs)
         else:
-            more_symptoms, more_measured = check_case(case, records, outputs, finite=finite)
+            more_symptoms, more_measured = check_case(case, records, outputs)
         symptoms += more_symptoms
         measured += more_measured
     if not strict:

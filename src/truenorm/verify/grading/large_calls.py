@@ -96,16 +96,14 @@ def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
         yield Record(case.name, call, here, holds=holds)
 
 
-def check_large(
-    case: Case, record: Record, outputs: Collection[str], *, finite: bool
-) -> Iterator[Symptom]:
+def check_large(case: Case, record: Record, outputs: Collection[str]) -> Iterator[Symptom]:
     """Check that the worst rows of a large call have no error beyond rounding."""
     exact = expected(case).given(record.results)
     for output, returned in record.results.items():
         value, result = exact.values[output], exact.decoded(output, returned)
         if result is None or value is None or output not in outputs:
             continue
-        error = measure(exact, output, result, finite=finite)
+        error = measure(exact, output, result)
         if error.needs == UNEXPLAINED:
             at = (record.call.start + error.at[0], *error.at[1:])
             elements = large_call_rows(case, record.call.kind) * case.shape[1]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from truenorm.verify.grading.report import CaseResult, Grade
-from truenorm.verify.grading.symptoms import GUARDS, UNEXPLAINED, MeasuredResult, Symptom
+from truenorm.verify.grading.symptoms import UNEXPLAINED, MeasuredResult, Symptom
 from truenorm.verify.grading.user_cases import MeasuredRecord
 from truenorm.verify.norms.enclosures import largest_kappa
 from truenorm.verify.operation import Case
@@ -45,7 +45,6 @@ def grade_outputs(
     results: Sequence[CaseResult],
     every_result: Sequence[CaseResult],
     outputs: Collection[str],
-    guards: Collection[str],
     symptoms: Iterable[Symptom],
 ) -> tuple[Grade, ...]:
     """Grade each output in each type over all cases.
@@ -75,7 +74,7 @@ def grade_outputs(
             Grade(
                 dtype,
                 output,
-                grade_output(here, guards),
+                grade_output(here),
                 max((each.ulp for each in here), default=math.inf),
                 max((each.natural for each in here), default=math.inf),
                 worst.case if worst else misshapen.get((dtype, output), ""),
@@ -85,7 +84,7 @@ def grade_outputs(
     return tuple(grades)
 
 
-def grade_output(results: Sequence[CaseResult], guards: Collection[str]) -> str:
+def grade_output(results: Sequence[CaseResult]) -> str:
     """Return the grade of one output in one type."""
     needs = dict.fromkeys(("ordinary", "sweep", "hard"), 0)
     for each in results:
@@ -94,11 +93,8 @@ def grade_output(results: Sequence[CaseResult], guards: Collection[str]) -> str:
     if not results:
         return "wrong"
     if needs["ordinary"] == UNEXPLAINED:
-        if "ordinary" in guards:
-            return "wrong"
-        needs["ordinary"] = 0
-    growth = max(needs.values()) if "growth" in guards else 0
-    if growth:
+        return "wrong"
+    if growth := max(needs.values()):
         return "conditional" if growth == 1 else "unstable"
     if all(each.correct for each in results):
         return "correct"
@@ -107,7 +103,7 @@ def grade_output(results: Sequence[CaseResult], guards: Collection[str]) -> str:
 
 def grade_of(measured: Sequence[MeasuredResult]) -> str:
     """Return the grade of results of one output in one type."""
-    return grade_output(list(map(case_result, measured)), tuple(GUARDS))
+    return grade_output(list(map(case_result, measured)))
 
 
 GROWS = 4.0

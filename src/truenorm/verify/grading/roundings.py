@@ -41,7 +41,6 @@ class Roundings(NamedTuple):
         self,
         measured: Sequence[MeasuredResult],
         below: Collection[tuple[str, str]],
-        guards: Collection[str],
         required: str,
     ) -> list[Symptom]:
         """Return the symptoms of accurate results that are not rounded as required.
@@ -49,14 +48,10 @@ class Roundings(NamedTuple):
         Places `below` the required grade are left out. `required` is the recipe that the subject
         claims, or empty.
         """
-        symptoms: list[Symptom] = []
-        if "biased" in guards:
-            accurate = [one for one in measured if one.type_and_output not in below]
-            symptoms += biased_symptoms(accurate)
-        if "floor" in guards:
-            scales = [each for each in self.quantization if (each.dtype, "scale") not in below]
-            symptoms += floor_symptoms(scales, measured)
-        if required and "recipe" in guards:
+        accurate = [one for one in measured if one.type_and_output not in below]
+        scales = [each for each in self.quantization if (each.dtype, "scale") not in below]
+        symptoms = [*biased_symptoms(accurate), *floor_symptoms(scales, measured)]
+        if required:
             symptoms += recipe_symptoms(self.recipes, self.evidence, required)
         return symptoms
 

@@ -65,15 +65,13 @@ def measure(
     output: str,
     result: Array,
     *,
-    finite: bool = True,
     bounds: AnswerBounds | None = None,
 ) -> Error:
     """Measure the error of a result, over the elements whose exact answer is finite.
 
-    The result must have the shape of the answer. If `finite` is False, ignore non-finite elements,
-    as a check ``abs(error) > tolerance`` would. `bounds` encloses answers that are not exact.
+    The result must have the shape of the answer. `bounds` encloses answers that are not exact.
     """
-    error, in_ulp, correct = expected.element_errors(output, result, finite=finite, bounds=bounds)
+    error, in_ulp, correct = expected.element_errors(output, result, bounds=bounds)
     if error.size == 0:
         return Error(0.0, 0.0, 0, True, (), 0.0, False)
     with np.errstate(all="ignore"):

@@ -44,10 +44,10 @@ def load(target: str, operation: str = "", dtypes: Sequence[str] = ()) -> Subjec
 
 
 def load_with_spec(
-    target: str, operation: str = "", dtypes: Sequence[str] = (), folder: str | Path = ""
+    target: str, operation: str = "", dtypes: Sequence[str] = ()
 ) -> tuple[Subject, SubjectSpec]:
-    """Return the subject of a target, and its spec; a file without a path is in the folder."""
-    file, name = file_and_name(target, folder)
+    """Return the subject of a target, and its spec."""
+    file, name = file_and_name(target)
     if file == TORCH:
         try:
             subject = _load_torch(name, operation)
@@ -101,7 +101,7 @@ def dotted_path(target: str) -> str:
     return target.removeprefix(PREFIX) if target.startswith(PREFIX) else ""
 
 
-def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
+def file_and_name(target: str) -> tuple[str, str]:
     """Return the absolute file and the name of a target, or ``torch`` and a dotted path.
 
     Examples
@@ -112,7 +112,7 @@ def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
     if dotted := dotted_path(target):
         return TORCH, dotted
     file, name = split_target(target, SUBJECT)
-    return str(resolved(folder / file)), name
+    return str(resolved(file)), name
 
 
 def _load_torch(path: str, operation: str) -> Subject:

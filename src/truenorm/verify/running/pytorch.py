@@ -164,33 +164,6 @@ class Tensors:
         )
         return [None if each is None else next(gradients) for each in inputs]
 
-    def with_gradients(
-        self,
-        results: Sequence[Tensor],
-        inputs: Sequence[Tensor],
-        backward: Callable[[list[Array | None]], Sequence[Array | None]],
-    ) -> list[Tensor]:
-        """Return results as functions of inputs, which autograd differentiates by `backward`.
-
-        It maps the incoming gradient of each result to the gradient of each input.
-        """
-        tensors = self
-
-        class Known(self.torch.autograd.Function):  # type: ignore[misc, name-defined]
-            @staticmethod
-            def forward(context: Any, *arguments: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
-                return tuple(results)
-
-            @staticmethod
-            def backward(context: Any, *incoming: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
-                gradients = backward([tensors.array(each) for each in incoming])
-                return tuple(
-                    None if each is None else tensors.of(each).to(tensor.dtype)
-                    for each, tensor in zip(gradients, inputs, strict=True)
-                )
-
-        return list(Known.apply(*inputs))
-
 
 class Form(ABC):
     """A kernel of one form: a function or a module that is called by the roles of arguments."""

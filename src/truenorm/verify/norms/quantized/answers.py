@@ -231,7 +231,7 @@ class QuantizedExpected(Expected):
         below, above = (ulps_of(each, "float32") / 2 for each in (np.nextafter(finite, 0), finite))
         return (scales - below) * quant.code.largest, (scales + above) * quant.code.largest
 
-    def _scale_errors(self, scales: Float64s, *, finite: bool) -> ElementErrors:
+    def _scale_errors(self, scales: Float64s) -> ElementErrors:
         amax, value = self.wide["scale"], np.asarray(self.values["scale"], np.float64)
         low, high = self._scale_cells(scales)
         error = np.maximum(np.maximum(low - amax, amax - high), 0.0)
@@ -247,8 +247,8 @@ class QuantizedExpected(Expected):
         error, in_ulp = (np.where(np.isfinite(scales), each, np.inf) for each in (error, in_ulp))
         # Any finite scale is right for zeros, and a floor for a tiny group.
         fits = (self.amax == 0) & np.isfinite(scales) | self.is_floored(scales)
-        measured = ~np.isnan(amax) if finite else ~np.isnan(amax) & np.isfinite(scales)
-        return ElementErrors.where(measured & ~fits, error, in_ulp, np.asarray(scales == value))
+        measured = ~np.isnan(amax) & ~fits
+        return ElementErrors.where(measured, error, in_ulp, np.asarray(scales == value))
 
     def is_floored(self, scales: Float64s) -> Mask:
         """Return True for each scale that is a floor, above the scale of its group.
@@ -327,7 +327,7 @@ class QuantizedExpected(Expected):
         spread = self.quant.spread(self._broken, self.case.shape[1])
         return np.broadcast_to(spread, self.y.shape)
 
-    def _code_errors(self, values: Float64s, *, finite: bool) -> ElementErrors:
+    def _code_errors(self, values: Float64s) -> ElementErrors:
         code, unit, quotient = self.quant.code, np.abs(self.code_unit), self._quotient
         low, high = code.cells(values)
         away = np.maximum(np.maximum(low - quotient, quotient - high), 0.0) * unit
@@ -342,8 +342,6 @@ class QuantizedExpected(Expected):
         # For a scale that is not finite, or 0, no code is right: the scale is another error.
         is_scaled = np.isfinite(unit) & ((unit != 0) | (self.y == 0))
         measured = self._finite & ~self._shared & is_scaled
-        if not finite:
-            measured &= np.isfinite(values)
         correct = np.asarray(values == self.values["codes"])
         return ElementErrors.where(measured, away, in_ulp, correct)
 
@@ -381,28 +379,20 @@ class QuantizedExpected(Expected):
             return numbers
 
     def element_errors(
-        self,
-        output: str,
-        result: Array,
-        *,
-        finite: bool = True,
-        bounds: AnswerBounds | None = None,
+        self, output: str, result: Array, *, bounds: AnswerBounds | None = None
     ) -> ElementErrors:
         """Return the error of each element of a decoded result."""
         with np.errstate(all="ignore"):
             if output == "codes":
-                return self._code_errors(result, finite=finite)
+                return self._code_errors(result)
             if output == "scale":
-                return self._scale_errors(result, finite=finite)
+                return self._scale_errors(result)
             if output == "amax":
                 exact, value = self.wide["amax"], np.asarray(self.values["amax"], np.float64)
                 error, ulps = np.abs(result - exact), ulps_of(value, "float32")
-                measured = (
-                    np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(result)
-                )
-                rounded = (error - ulps / 2).clip(0)
+                measured, rounded = np.isfinite(exact), (error - ulps / 2).clip(0)
                 return ElementErrors.where(measured, rounded, error / ulps, result == value)
-        return super().element_errors(output, result, finite=finite, bounds=bounds)
+        return super().element_errors(output, result, bounds=bounds)
 
     def misplaced(self, output: str, result: Array, bounds: AnswerBounds | None = None) -> Mask:
         """Return True for each code times its scale that is finite where y is not.
