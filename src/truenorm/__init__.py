@@ -52,7 +52,7 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.1.0.dev0"
 
 # The module of each public name, imported on first access: the gradient check does not load the
 # kernels, and the kernels do not load the gradient check.

@@ -5,7 +5,7 @@ and compare the report with a baseline.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -115,8 +115,6 @@ def verify_target(
     baseline: Path | None = None,
     batch: str = "require",
     time: float = SECONDS,
-    python: str = sys.executable,
-    environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
     jobs: int = 1,
     **options: Unpack[SubjectOptions],
@@ -124,14 +122,11 @@ def verify_target(
     """Judge the subject of ``file.py:name`` in a process of its own.
 
     The target may also be ``torch:package.module.function``, whose types are float32 and bfloat16
-    by default. `python` is the interpreter of another environment that can import truenorm. `jobs`
-    processes compute exact answers.
+    by default. `jobs` processes compute exact answers.
     """
     with SubjectProcess(
         target,
         strict=strict,
-        python=python,
-        environment=environment,
         start_seconds=start_seconds,
         **options,
     ) as process:

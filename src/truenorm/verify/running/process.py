@@ -139,7 +139,6 @@ class SubjectProcess(AbstractContextManager["SubjectProcess"]):
         target: str,
         *,
         strict: bool = False,
-        python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
         **options: Unpack[SubjectOptions],
@@ -148,13 +147,12 @@ class SubjectProcess(AbstractContextManager["SubjectProcess"]):
             SubjectProcess,
             target,
             strict=strict,
-            python=python,
             environment=environment,
             start_seconds=start_seconds,
             **options,
         )
         # -P: a file called numpy.py in the current folder must not shadow the package.
-        self._command = [python, "-P", "-m", "truenorm.verify.running.worker"]
+        self._command = [sys.executable, "-P", "-m", "truenorm.verify.running.worker"]
         self._load = {
             "target": target,
             "operation": options.get("operation") or "",
