@@ -1,5 +1,6 @@
 """Right kernels pass; their recipe, their way to scale and their least scale are named."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_passes_with_its_recipe(operation: str) -> None:
     "operation", ["rms_norm,quant=e4m3fn", "rms_norm,quant=e4m3fn,scale=per-128"]
 )
 def test_large_calls_pass(operation: str) -> None:
-    report = tv.verify(Kernel(quantized_norm(operation)).subject())
+    report = tv.verify(Kernel(quantized_norm(operation)).subject(), time=math.inf)
     assert report.passed, report.findings[0].symptom
     assert report.verdicts["large calls"] == "pass"
 
