@@ -66,8 +66,8 @@ def test_unwritten_codes_are_not_repeatable() -> None:
     """Every byte is an int8 code, so that one fill could be right by chance."""
     report = tv.verify(subject_of(unwritten_codes, "rms_norm,quant=int8,nan=clamp"))
     assert report.verdicts["repeatable"] == "fail"
-    causes = [each.cause for each in report.findings if each.guard == "repeat"]
-    assert [cause.partition(":")[0] for cause in causes] == ["the last column is not written"]
+    causes = [each.causes for each in report.findings if each.guard == "repeat"]
+    assert [[one.id for one in each] for each in causes] == [["unwritten(last column)"]]
 
 
 def damaged_scale(result: Tensor, x: Tensor, weight: Tensor, scale: Tensor, eps: float) -> None:

@@ -9,14 +9,14 @@ import triton.language as tl  # type: ignore[import-not-found]
 import truenorm.verify as tv
 
 BUGS = {
-    "padding": "zero padding to the next power of two is counted in the variance",
-    "divisor": "the variance is divided by D - 1",
-    "eps": "eps is added outside the root",
-    "beta": "beta is multiplied by gamma, too",
-    "one_pass": "the variance is computed in one pass",
-    "no_beta": "beta is left out",
+    "padding": "padding-in-variance(power of two)",
+    "divisor": "square-over-size-less-1",
+    "eps": "eps-outside-root",
+    "beta": "beta-times-gamma",
+    "one_pass": "one-pass",
+    "no_beta": "no-term(beta)",
 }
-"""By name, the cause that the report must begin with."""
+"""By name, the id of a cause of the first finding."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]

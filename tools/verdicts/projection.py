@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 NAMED_WITHOUT_ID = "?"
-"""The id of a cause that has words and no id."""
 NO_CAUSE = "-"
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b\d+(\.\d+)? s\b|/[\w./-]+/")
 """Addresses, seconds and folders in the message of a failed call."""
@@ -65,9 +64,8 @@ def fingerprint(kernel: str, report: Any, records: Iterable[Any]) -> Fingerprint
 
 
 def cause_id(finding: Any) -> str:
-    """Return the id of the cause of a finding: the one place that reads it."""
-    known: str = getattr(finding, "cause_id", "")
-    return known or (NAMED_WITHOUT_ID if finding.cause else NO_CAUSE)
+    """Return the ids of the causes of a finding: the one place that reads them."""
+    return ", ".join(each.id for each in finding.causes) or NO_CAUSE
 
 
 def _finding(finding: Any) -> str:

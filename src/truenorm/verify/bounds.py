@@ -108,7 +108,7 @@ def _likely_cause(case: Case, output: str, result: Array) -> str:
     if not largest_kappa(case) <= KAPPA:
         return ""
     evidence = [Evidence(case, output, result, correct=False)]
-    return diagnose(evidence, case.operation.knowledge.hypotheses(output), by_size=False).cause
+    return diagnose(evidence, case.operation.knowledge.hypotheses(output), by_size=False).words()
 
 
 @dataclass(frozen=True)

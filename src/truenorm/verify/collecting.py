@@ -9,8 +9,7 @@ from functools import partial
 
 from truenorm.tools.progress import Progress
 from truenorm.verify.calls import ALONE, FEW_ELEMENTS, Call, calls_of
-from truenorm.verify.diagnosis.accuracy import without_match
-from truenorm.verify.diagnosis.repeats import depends_on_calls
+from truenorm.verify.causes import depends_on_calls
 from truenorm.verify.grading.checks import check_case
 from truenorm.verify.grading.large_calls import large_call
 from truenorm.verify.grading.report import Finding
@@ -124,8 +123,7 @@ def run_alone(
     unexplained = {
         (each.dtype, each.output)
         for each in findings
-        if each.guard in WRONG and without_match(each.cause) == each.cause
-        if not depends_on_calls(each.cause)
+        if each.guard in WRONG and not each.matched and not depends_on_calls(each.causes)
     }
     alone: list[Record] = []
     tried = 0

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.tools.text import short_number
+from truenorm.verify.causes import Cause
 from truenorm.verify.sums import Way
 from truenorm.verify.types import Array, Float64s
 
@@ -215,7 +216,7 @@ which kernels failed. Special cases have non-finite values. Subnormal cases have
 may flush to zero."""
 
 
-def _nothing(*_: Any) -> dict[str, Any]:
+def _nothing(*_: Any) -> dict[Any, Any]:
     return {}
 
 
@@ -234,14 +235,14 @@ class CodeKnowledge:
     ways : callable
         Of a case and the results of a call: the codes by each way to scale y.
     find_cause : callable
-        Of an output and of all calls of a type: the likely cause of wrong results, or "", and the
-        number of hypotheses. With `special`, the cause of wrong NaN and infinity.
+        Of an output and of all calls of a type: the likely causes of wrong results, and the number
+        of hypotheses. With `special`, the causes of wrong NaN and infinity.
     summarize : callable
         Of all calls of a type: the summary of codes and scales, or None.
     """
 
     ways: "Callable[[Case, Results], Mapping[str, RecipeResult]]"
-    find_cause: "Callable[..., tuple[str, int]]"
+    find_cause: "Callable[..., tuple[tuple[Cause, ...], int]]"
     summarize: "Callable[[Sequence[tuple[Case, Results]]], Quantization | None]"
 
 
@@ -257,17 +258,16 @@ class Knowledge:
         Of a case and the results of a call: the first output by each recipe, for cases whose
         bits show the recipe. Codes depend on the scales that were returned.
     inner_roundings : callable
-        Of a type: the first output with roundings that no recipe has, by a clause for them.
+        Of a type: the first output with roundings that no recipe has, by cause.
     backward_recipes : callable
         Of a case and an output: a result of backward by the steps that are rounded on the way.
     hypotheses : callable
-        Of an output: the output if a step were different, by a clause for that step, such as
-        "beta is left out".
+        Of an output: the output if a step were different, by cause.
     unchanged : callable
         Of an output: the same computation with no step changed, or None. A hypothesis must differ
         from this computation: both have the rounding errors of the steps that are right.
     scale_of : callable
-        Of an output, the clause of a hypothesis and a case: the natural scale of the hypothesis,
+        Of an output, the cause of a hypothesis and a case: the natural scale of the hypothesis,
         or 0 if it is that of the exact answer.
     error_patterns : callable
         Of an output: patterns of errors that no hypothesis explains as a whole.
@@ -277,11 +277,11 @@ class Knowledge:
 
     recipe_names: Mapping[str, str] = field(default_factory=dict)
     recipes: "Callable[[Case, Results], Mapping[str, RecipeResult]]" = _nothing
-    inner_roundings: "Callable[[str], Mapping[str, RoundedResult]]" = _nothing
+    inner_roundings: "Callable[[str], Mapping[Cause, RoundedResult]]" = _nothing
     backward_recipes: "Callable[[Case, str], Mapping[str, RecipeResult]]" = _nothing
-    hypotheses: "Callable[[str], Mapping[str, Hypothesis]]" = _nothing
+    hypotheses: "Callable[[str], Mapping[Cause, Hypothesis]]" = _nothing
     unchanged: "Callable[[str], Hypothesis | None]" = _nothing_unchanged
-    scale_of: "Callable[[str, str, Case], Float64s]" = lambda *_: np.zeros(1)
+    scale_of: "Callable[[str, Cause, Case], Float64s]" = lambda *_: np.zeros(1)
     error_patterns: "Callable[[str], ErrorPatterns]" = lambda _: ErrorPatterns()
     codes: CodeKnowledge | None = None
 
@@ -588,13 +588,14 @@ Summed = Callable[[Way, Case], Float64s]
 
 
 class ErrorTerms(NamedTuple):
-    """The error of a result if an intermediate result is wrong: a sum of multiples of `terms`.
+    """The error of a result if a step, or two, are wrong: a sum of multiples of `terms`.
 
     A multiple is one number for each row (`axis` 1) or for each column (`axis` 0). `is_factor` is
     True if the only term is the result by a factor: the multiple is then the relative error.
     """
 
-    words: str
+    steps: str  # in the id of a cause
+    words: str  # for the steps
     axis: int
     terms: tuple[Hypothesis, ...]
     is_factor: bool = False
@@ -609,8 +610,8 @@ class Growth(NamedTuple):
 
     terms: tuple[Hypothesis, ...]
     powers: tuple[int, ...]
-    causes: tuple[str, ...]
-    rest: str
+    causes: tuple[Cause, ...]
+    rest: Cause
 
 
 class ErrorPatterns(NamedTuple):
@@ -620,21 +621,21 @@ class ErrorPatterns(NamedTuple):
     ----------
     error_terms : sequence of ErrorTerms
         The errors that single wrong intermediate results would cause.
-    mixtures : mapping of str to callable
-        By intermediate result: the output with the intermediate result of another call.
+    mixtures : mapping of Cause to callable
+        By the step that is taken from another call: the output with that step.
     growth : Growth, optional
         The errors that grow with kappa.
-    clamped : mapping of str to callable
-        By input or intermediate result: the output if that array is clamped to a limit.
-    sums : mapping of str to callable
-        By clause for one or several sums: the output if the sums are taken in a way.
+    clamped : mapping of Cause to callable
+        By input or step: the output if that array is clamped to a limit.
+    sums : mapping of Cause to callable
+        By one or several sums: the output if the sums are taken in a way.
     """
 
     error_terms: Sequence[ErrorTerms] = ()
-    mixtures: Mapping[str, Mixture] = {}
+    mixtures: Mapping[Cause, Mixture] = {}
     growth: Growth | None = None
-    clamped: Mapping[str, Clamped] = {}
-    sums: Mapping[str, Summed] = {}
+    clamped: Mapping[Cause, Clamped] = {}
+    sums: Mapping[Cause, Summed] = {}
 
 
 def padded(case: Case, numbers: Sequence[float]) -> Case:

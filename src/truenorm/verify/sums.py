@@ -53,6 +53,13 @@ class Way(NamedTuple):
     once: bool = False
 
     @property
+    def id(self) -> str:
+        """The way in the id of a cause."""
+        order = f"block={self.block}" if self.block else f"lanes={self.lanes}"
+        parts = (self.kind, "once" if self.once else order, *["fused"][: self.fused])
+        return ", ".join(parts)
+
+    @property
     def words(self) -> str:
         """The way in words."""
         if self.once:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import truenorm.verify as tv
+from truenorm.verify.causes import Cause
 from truenorm.verify.collecting import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding, Grade, Report
@@ -92,6 +93,7 @@ def failing_report() -> Report:
                     *("batch", "batch-invariant", "float32", output, "float32-batch-300x48", ""),
                     f"{output} of row 3 changes with the batch",
                     cause=f"another <b>one</b> (matches {output} within 1 ulp)",
+                    causes=(Cause("another", "another <b>one</b>"),),
                     reproducer=f"# {output} alone\n",
                 )
                 for output in ("dx", "dgamma", "dbeta")

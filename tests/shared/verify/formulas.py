@@ -1,7 +1,7 @@
 """Kernels of the formulas that ship, and planted bugs in them.
 
-A kernel has a forward and a backward pass. A bug replaces one of them, and has words that its
-cause must contain; none if no cause is to be named.
+A kernel has a forward and a backward pass. A bug replaces one of them, and has the ids of its
+cause; none if no cause is to be named.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,11 +37,11 @@ def report_of(subject: Subject, suite: Sequence[Case] = ()) -> Report:
 
 
 class Bug(NamedTuple):
-    """A pass with a bug, and words of its cause."""
+    """A pass with a bug, and the ids of its cause; a gradient may name it otherwise."""
 
     forward: Pass | None
     backward: Pass | None
-    cause: str = ""
+    causes: tuple[str, ...] = ()
 
 
 def along(x: Array) -> Any:
@@ -100,13 +100,14 @@ def softmax_of_base_2(x: Array) -> Any:
 
 SOFTMAX = {
     "the largest is not subtracted": Bug(naive_softmax, None,
-        "top is not subtracted: exp overflows"),
-    "a mean, not a sum": Bug(partial(softmax, total=averaged), None, "s is averaged, not summed"),
+        ("exp-unshifted(top)",)),
+    "a mean, not a sum": Bug(partial(softmax, total=averaged), None, ("averaged(s)",)),
     "the sum of another row": Bug(partial(softmax, total=of_the_row_before), None,
-        "s is that of the row before"),
-    "a partial tile": Bug(partial(softmax, total=of_whole_tiles), None, f"{TILE} of s"),
-    "base 2": Bug(softmax_of_base_2, None, "e has the base 2"),
-    "no sum in backward": Bug(None, lambda dy, y: dy * y, "the gradient of s is left out"),
+        ("of-before(s, row)",)),
+    "a partial tile": Bug(partial(softmax, total=of_whole_tiles), None,
+        ("no-partial-block(s, column, 64)",)),
+    "base 2": Bug(softmax_of_base_2, None, ("base-2(e)",)),
+    "no sum in backward": Bug(None, lambda dy, y: dy * y, ("no-term(the gradient of s)",)),
     "dy is not multiplied": Bug(None, lambda dy, y: dy - y * along(dy * y)),
 }  # fmt: skip
 
@@ -138,14 +139,12 @@ def largest_of_all(x: Array, mask: Array) -> Any:
 
 
 MASKED_SOFTMAX = {
-    "the mask is reversed": Bug(with_mask(np.negative), None, "mask > 0 is reversed"),
-    "the mask of another row": Bug(with_mask(rolled), None, "mask is that of the row before"),
-    "no mask": Bug(
-        with_mask(lambda mask: np.ones_like(mask)), None, "mask > 0 is taken for true everywhere"
-    ),
+    "the mask is reversed": Bug(with_mask(np.negative), None, ("reversed(mask > 0)",)),
+    "the mask of another row": Bug(with_mask(rolled), None, ("of-before(mask, row)",)),
+    "no mask": Bug(with_mask(lambda mask: np.ones_like(mask)), None, ("always-true(mask > 0)",)),
     "masked after the sum": Bug(masked_afterwards, None),
     "the largest of all elements": Bug(largest_of_all, None),
-    "no sum in backward": Bug(None, lambda dy, y: dy * y, "the gradient of s is left out"),
+    "no sum in backward": Bug(None, lambda dy, y: dy * y, ("no-term(the gradient of s)",)),
 }
 
 # Log-softmax.
@@ -168,13 +167,15 @@ def log_of_softmax(x: Array) -> Any:
 
 LOG_SOFTMAX = {
     "the logarithm of a softmax": Bug(log_of_softmax, None),
-    "base 2": Bug(partial(log_softmax, log=np.log2), None, "log(s) has the base 2"),
-    "log1p": Bug(partial(log_softmax, log=np.log1p), None, "log(s) is log(1 + x)"),
-    "a partial tile": Bug(partial(log_softmax, total=of_whole_tiles), None, f"{TILE} of s"),
-    "the sum of another row": Bug(
-        partial(log_softmax, total=of_the_row_before), None, "s is that of the row before"
+    "base 2": Bug(partial(log_softmax, log=np.log2), None, ("base-2(log(s))",)),
+    "log1p": Bug(partial(log_softmax, log=np.log1p), None, ("log-of-1-plus(log(s))",)),
+    "a partial tile": Bug(
+        partial(log_softmax, total=of_whole_tiles), None, ("no-partial-block(s, column, 64)",)
     ),
-    "no sum in backward": Bug(None, lambda dy, _: dy, "left out"),
+    "the sum of another row": Bug(
+        partial(log_softmax, total=of_the_row_before), None, ("of-before(s, row)",)
+    ),
+    "no sum in backward": Bug(None, lambda dy, _: dy, ("no-term((the gradient of s)*exp(c))",)),
 }
 
 # Cross-entropy: one loss for each row.
@@ -204,16 +205,17 @@ def naive_cross_entropy(x: Array, label: Array) -> Any:
 
 CROSS_ENTROPY = {
     "the largest is not subtracted": Bug(naive_cross_entropy, None,
-        "top is not subtracted: exp overflows"),
+        ("exp-unshifted(top)",)),
     "the next label": Bug(partial(cross_entropy, shift=1), None,
-        "at_label is the element after it"),
-    "a partial tile": Bug(partial(cross_entropy, total=of_whole_tiles), None, f"{TILE} of s"),
+        ("element-after(at_label)",)),
+    "a partial tile": Bug(partial(cross_entropy, total=of_whole_tiles), None,
+        ("no-partial-block(s, column, 64)",)),
     "the sum of another row": Bug(partial(cross_entropy, total=of_the_row_before), None,
-        "s is that of the row before"),
+        ("of-before(s, row)",)),
     "no one at the label": Bug(None, partial(cross_entropy_backward, at_label=0.0),
-        "the gradient of at_label is left out"),
+        ("no-term(the gradient of at_label)",)),
     "dy is left out": Bug(None, lambda dy, saved: cross_entropy_backward(np.ones_like(dy), saved),
-        "dy is left out: it is 1"),
+        ("gradient-of-1(dy)",)),
 }  # fmt: skip
 
 # L2 norm.
@@ -232,17 +234,18 @@ def l2_norm_backward(dy: Array, saved: Any, power: int = 3) -> Any:
 
 
 L2_NORM = {
-    "a mean, not a sum": Bug(partial(l2_norm, total=averaged), None, "w is averaged, not summed"),
+    "a mean, not a sum": Bug(partial(l2_norm, total=averaged), None, ("averaged(w)",)),
     "eps is added to the root": Bug(partial(l2_norm, outside=True), None,
-        "eps is added to the root"),
-    "eps is left out": Bug(lambda x, _: l2_norm(x, 0.0), None, "eps is left out"),
-    "a partial tile": Bug(partial(l2_norm, total=of_whole_tiles), None, f"{TILE} of w"),
+        ("added-to-root(eps)",)),
+    "eps is left out": Bug(lambda x, _: l2_norm(x, 0.0), None, ("no-term(eps)",)),
+    "a partial tile": Bug(partial(l2_norm, total=of_whole_tiles), None,
+        ("no-partial-block(w, column, 64)",)),
     "the sum of another row": Bug(partial(l2_norm, total=of_the_row_before), None,
-        "that of the row before"),
+        ("of-before(r, row)",)),
     "the root is detached": Bug(None, lambda dy, saved: dy * saved[1],
-        "(the gradient of w)*x) is left out"),
+        ("no-term(2*((the gradient of w)*x))",)),
     "r squared": Bug(None, partial(l2_norm_backward, power=2),
-        "r is left out of (the gradient of r)*r"),
+        ("no-factor(r, (the gradient of r)*r)",)),
 }  # fmt: skip
 
 # RMSNorm and RoPE.
@@ -281,16 +284,17 @@ def exchanged(x: Array, cos: Array, sin: Array, gamma: Array, eps: float) -> Any
 
 RMS_NORM_ROPE = {
     "neighbours are rotated": Bug(partial(rope, rotate=neighbours), None,
-        "rotates neighbours, not halves"),
+        ("neighbours(rotate_half(n))",)),
     "the other sign": Bug(partial(rope, rotate=partial(rotated, sign=-1.0)), None,
-        "the sign of rotate_half(n) is wrong"),
-    "cos and sin are exchanged": Bug(exchanged, None, "cos and sin are exchanged"),
+        ("rotation-negated(rotate_half(n))",)),
+    "cos and sin are exchanged": Bug(exchanged, None, ("exchanged(cos, sin)",)),
     "gamma is left out": Bug(lambda x, cos, sin, gamma,
-        eps: rope(x, cos, sin, np.ones_like(gamma), eps), None, "gamma is left out"),
+        eps: rope(x, cos, sin, np.ones_like(gamma), eps), None,
+        ("no-factor(gamma, n)", "no-factor(gamma, (the gradient of n)*gamma)")),
     "rotated back the wrong way": Bug(None, partial(rope_backward, sign=1.0),
-        "rotate_half(dy*sin)"),
+        ("rotation-negated(rotate_half(dy*sin))",)),
     "the root is detached": Bug(None, partial(rope_backward, detached=True),
-        "(the gradient of w)*x"),
+        ("no-term(2*((the gradient of w)*x))",)),
 }  # fmt: skip
 
 # SwiGLU.
@@ -320,15 +324,15 @@ def _dz_of_x(dy: Array, saved: Any) -> Any:
 
 
 SWIGLU = {
-    "x and z are exchanged": Bug(lambda x, z: swiglu(z, x), None, "x and z are exchanged"),
-    "a sigmoid, not a silu": Bug(lambda x, z: (sigma(x) * z, (x, z)), None, "x is left out"),
-    "a tanh": Bug(lambda x, z: (x * np.tanh(x) * z, (x, z)), None, "is a tanh"),
-    "z is left out": Bug(lambda x, z: (x * sigma(x), (x, z)), None, "z is left out"),
-    "z of another row": Bug(
-        lambda x, z: swiglu(x, rolled(z)), None, "z is that of the row before"
+    "x and z are exchanged": Bug(lambda x, z: swiglu(z, x), None, ("exchanged(x, z)",)),
+    "a sigmoid, not a silu": Bug(lambda x, z: (sigma(x) * z, (x, z)), None, ("no-factor(x, s)",)),
+    "a tanh": Bug(lambda x, z: (x * np.tanh(x) * z, (x, z)), None, ("tanh(sigma(x))",)),
+    "z is left out": Bug(lambda x, z: (x * sigma(x), (x, z)), None, ("no-factor(z, y)",)),
+    "z of another row": Bug(lambda x, z: swiglu(x, rolled(z)), None, ("of-before(z, row)",)),
+    "the slope lacks a term": Bug(
+        None, _slope_without_x, ("no-term(((the gradient of s)*x)*(sigma(x)*(1 - sigma(x))))",)
     ),
-    "the slope lacks a term": Bug(None, _slope_without_x, "left out"),
-    "dz lacks the sigmoid": Bug(None, _dz_of_x, "left out"),
+    "dz lacks the sigmoid": Bug(None, _dz_of_x, ("no-factor(sigma(x), s)",)),
 }
 
 # GELU.
@@ -353,15 +357,25 @@ def by_tanh(x: Array) -> Any:
 
 
 GELU = {
-    "a tanh for erf": Bug(partial(gelu, of=by_tanh), None, "is approximated by tanh"),
+    "a tanh for erf": Bug(partial(gelu, of=by_tanh), None, ("erf-by-tanh(erf(x*1/sqrt(2)))",)),
     "a sigmoid for erf": Bug(
-        partial(gelu, of=lambda x: np.tanh(0.851 * x)), None, "is approximated by a sigmoid"
+        partial(gelu, of=lambda x: np.tanh(0.851 * x)), None, ("erf-by-sigmoid(erf(x*1/sqrt(2)))",)
     ),
-    "the root of 2 is left out": Bug(partial(gelu, of=ERF), None, "1/sqrt(2) is left out"),
-    "twice as large": Bug(lambda x: (2 * gelu(x)[0], x), None, "0.5 is left out"),
-    "erf is subtracted": Bug(partial(gelu, of=lambda x: -ERF(x / np.sqrt(2))), None, "subtracted"),
-    "the density is left out": Bug(None, partial(gelu_backward, density=0.0), "left out"),
-    "the density counts twice": Bug(None, partial(gelu_backward, density=2.0), "0.5 is left out"),
+    "the root of 2 is left out": Bug(
+        partial(gelu, of=ERF), None, ("no-factor(1/sqrt(2), x*1/sqrt(2))",)
+    ),
+    "twice as large": Bug(lambda x: (2 * gelu(x)[0], x), None, ("no-factor(0.5, half)",)),
+    "erf is subtracted": Bug(
+        partial(gelu, of=lambda x: -ERF(x / np.sqrt(2))), None, ("term-negated(erf(x*1/sqrt(2)))",)
+    ),
+    "the density is left out": Bug(
+        None,
+        partial(gelu_backward, density=0.0),
+        ("no-term(dy*half*erf_slope(x*1/sqrt(2))*1/sqrt(2))",),
+    ),
+    "the density counts twice": Bug(
+        None, partial(gelu_backward, density=2.0), ("no-factor(0.5, half)",)
+    ),
 }
 
 KERNELS: dict[str, tuple[Pass, Pass]] = {

@@ -7,7 +7,6 @@ without the change: the steps that are right have the same rounding errors in bo
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.diagnosis.matches import (
     Evidence,
     Match,
@@ -70,47 +70,82 @@ Check = tuple[str, str, str]
 
 
 class Diagnosis(NamedTuple):
-    """The likely cause in words (empty if unknown), and the number of hypotheses tried.
+    """The likely causes of a wrong result, none if they are unknown.
 
-    `shares` are by name of a case: the share of its error that the cause explains. They are empty
-    for a cause that has no errors to compare. `close` are the hypotheses about `output` that
-    explain it alike, and `where` says at which sizes or on which input they do.
+    Attributes
+    ----------
+    causes : tuple of Cause
+        Causes that explain the result alike.
+    tried : int
+        The number of hypotheses that were compared.
+    shares : mapping of str to float
+        By name of a case: the share of its error that the causes explain. It is empty for causes
+        that have no errors to compare.
+    match : str
+        How near the results are to what the causes predict; empty if they predict none.
+    close : sequence of Candidate
+        The hypotheses about `output` that explain it alike; `where` says at which sizes or on
+        which input, and `place` in which elements.
     """
 
-    cause: str
+    causes: tuple[Cause, ...]
     tried: int
     shares: Mapping[str, float] = {}
+    match: str = ""
     close: Sequence["Candidate"] = ()
     output: str = ""
     where: str = ""
+    place: str = ""
 
     def naming(self, chosen: Sequence["Candidate"]) -> "Diagnosis":
-        """Return the diagnosis with some of the hypotheses in its words."""
-        words = sentence(self.output, without_repeats(chosen), self.where)
-        return self._replace(cause=words, shares=chosen[0].shares, close=chosen)
+        """Return the diagnosis with some of the hypotheses as its causes."""
+        named = without_repeats(chosen)
+        return self._replace(
+            causes=tuple(each.cause for each in named),
+            shares=chosen[0].shares,
+            match=_match(self.output, named),
+            close=chosen,
+        )
 
-    def explained(self, case: str) -> str:
-        """Return the cause, with the share of the error of a case that it explains.
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the causes."""
+        return tuple(each.id for each in self.causes)
+
+    def words(self, case: str = "") -> str:
+        """Return the causes in words, with the share of the error of a case that they explain.
+
+        Only ordinary cases are known to be right at other sizes and on other input.
 
         Examples
         --------
-        >>> Diagnosis("eps is 0 (matches y within 1 ulp)", 9, {"a": 0.978}).explained("a")
-        'eps is 0 (matches y within 1 ulp; explains 97 % of the error of this case)'
+        >>> eps = Cause("no-eps", "eps is left out")
+        >>> Diagnosis((eps,), 9, {"a": 0.978}, "matches y within 1 ulp").words("a")
+        'eps is left out (matches y within 1 ulp; explains 97 % of the error of this case)'
         """
-        if not self.cause or case not in self.shares:
-            return self.cause
-        words = f"explains {math.floor(100 * self.shares[case])} % of the error of this case)"
-        start, closing = self.cause[:-1], self.cause[-1]
-        return f"{start}; {words}" if closing == ")" else f"{self.cause} ({words}"
+        if not self.causes:
+            return ""
+        words, remarks = in_words(self.causes, self.output), [self.match]
+        if self.where:
+            words = f"where {self.where}, {words}"
+            remarks.append(f"{self.output} is right in other ordinary cases")
+        elif self.place:
+            words = f"in {self.place}, {words}"
+            remarks.append(f"{self.output} is right elsewhere")
+        if case in self.shares:
+            share = math.floor(100 * self.shares[case])
+            remarks.append(f"explains {share} % of the error of this case")
+        remark = "; ".join(filter(None, remarks))
+        return f"{words} ({remark})" if remark else words
 
 
-UNKNOWN = Diagnosis("", 0)
+UNKNOWN = Diagnosis((), 0)
 
 
 class Candidate(NamedTuple):
     """A hypothesis that explains a result, with its match in each case."""
 
-    words: str
+    cause: Cause
     matches: dict[str, Match]
 
     @property
@@ -130,7 +165,7 @@ class Candidate(NamedTuple):
 
 
 def diagnose(
-    evidence: Collection[Evidence], hypotheses: Mapping[str, Hypothesis], *, by_size: bool
+    evidence: Collection[Evidence], hypotheses: Mapping[Cause, Hypothesis], *, by_size: bool
 ) -> Diagnosis:
     """Return the likely cause of the wrong results of one output in one type.
 
@@ -138,7 +173,7 @@ def diagnose(
     cases, provided that a size or their family tells these from the control cases. Errors that
     grow with kappa are allowed only then: elsewhere, they are the symptom.
     """
-    unknown = Diagnosis("", len(hypotheses))
+    unknown = Diagnosis((), len(hypotheses))
     # Small failing cases first: they rule out most hypotheses at little cost.
     order = sorted(evidence, key=lambda each: (is_large(each), each.correct, _size(each)))
     if all(each.correct for each in order):
@@ -157,17 +192,17 @@ def with_common_causes(diagnoses: Mapping[Check, Diagnosis]) -> dict[Check, Diag
 
     The outputs of a kernel that has a bug, and its types, have one cause.
     """
-    explained = Counter(each.words for one in diagnoses.values() for each in one.close)
+    explained = Counter(each.cause for one in diagnoses.values() for each in one.close)
     common = {}
     for check, one in diagnoses.items():
-        most = max((explained[each.words] for each in one.close), default=0)
-        chosen = [each for each in one.close if explained[each.words] == most]
+        most = max((explained[each.cause] for each in one.close), default=0)
+        chosen = [each for each in one.close if explained[each.cause] == most]
         common[check] = one.naming(chosen) if chosen else one
     return common
 
 
 def _explain(
-    order: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis], power: int, *, by_size: bool
+    order: Sequence[Evidence], hypotheses: Mapping[Cause, Hypothesis], power: int, *, by_size: bool
 ) -> tuple[list[Candidate], str]:
     """Return the hypotheses that explain a result, and the sizes or the input where they do."""
     chosen = best(candidates(hypotheses.items(), order, power))
@@ -196,7 +231,7 @@ def is_large(evidence: Evidence) -> bool:
     return _size(evidence) > LARGE_CASE
 
 
-def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
+def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[Cause, Hypothesis]]:
     """Yield hypotheses with a number, or the way of a sum, that is fitted to wrong cases."""
     wrong = [each for each in order if not each.correct]
     if wrong := [each for each in wrong if not is_large(each)] or wrong[:1]:
@@ -208,7 +243,7 @@ def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
 
 def _sums(
     order: Sequence[Evidence], wrong: Sequence[Evidence]
-) -> Iterator[tuple[str, Hypothesis]]:
+) -> Iterator[tuple[Cause, Hypothesis]]:
     """Yield the output with sums that are taken in the ways that explain its errors best.
 
     The ways are found on the largest of the wrong cases, and compared on other wide cases.
@@ -223,17 +258,18 @@ def _sums(
     for kind in kinds_of_sums(first.case.dtype):
         if error < unit_roundoff(kind) * LEAST_OF_TYPE:
             continue
-        fits: list[tuple[str, Summed, Fit]] = []
-        for words, summed in sums.items():
+        fits: list[tuple[Cause, Summed, Fit]] = []
+        for cause, summed in sums.items():
             found = [each.way for each in fit([_drift_of(first, summed)], ways(kind))]
             if not found:
                 continue
             drifts = [_drift_of(each, summed) for each in (first, *others)]
-            fits += [(words, summed, each) for each in fit(drifts, found)]
+            fits += [(cause, summed, each) for each in fit(drifts, found)]
         least = min((each.left for *_, each in fits), default=0.0)
-        for words, summed, each in fits:
+        for cause, summed, each in fits:
             if each.left <= least * EQUALLY_GOOD:
-                yield f"{words} {each.way.words}", partial(summed, each.way)
+                in_way = Cause(f"{cause.id}({each.way.id})", f"{cause.words} {each.way.words}")
+                yield in_way, partial(summed, each.way)
 
 
 def kinds_of_sums(dtype: str) -> list[str]:
@@ -263,7 +299,7 @@ def _drift(evidence: Evidence, values: Array) -> Float64s:
     return np.where(np.isfinite(exact.wide[output]), error, 0.0)
 
 
-def _limits(wrong: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
+def _limits(wrong: Sequence[Evidence]) -> Iterator[tuple[Cause, Hypothesis]]:
     """Yield the exact answer between limits that several elements have."""
     numbers = np.concatenate([each.result.astype(np.float64).ravel() for each in wrong])
     if not np.isfinite(numbers).all():
@@ -275,23 +311,24 @@ def _limits(wrong: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
     limits = {"at least": low, "at most": high}
     texts = [f"{side} {limit:g}" for side, limit in limits.items() if np.isfinite(limit)]
     if texts:
-        words = f"it is limited to {' and '.join(texts)}"
-        yield words, partial(_limited, low, high, wrong[0].output)
+        cause = Cause("limited", f"it is limited to {' and '.join(texts)}")
+        yield cause, partial(_limited, low, high, wrong[0].output)
 
 
 def _limited(low: float, high: float, output: str, case: Case) -> Float64s:
     return np.clip(expected(case).wide[output], low, high)
 
 
-def _clamps(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
+def _clamps(one: Evidence) -> Iterator[tuple[Cause, Hypothesis]]:
     """Yield the output with a clamped step; the limit is fitted to one wrong case."""
-    for words, clamped in one.case.operation.knowledge.error_patterns(one.output).clamped.items():
+    for cause, clamped in one.case.operation.knowledge.error_patterns(one.output).clamped.items():
         fitted = _fit_limit(one, clamped)
         precision = max(unit_roundoff(one.case.dtype) / 2, LIMIT_PRECISION)
         for digits in LIMIT_DIGITS:
             limit = float(f"{fitted:.{digits}g}")
             if abs(limit - fitted) <= precision * fitted:
-                yield f"{words} is clamped to +-{limit:g}", partial(clamped, limit)
+                words = f"{cause.words} to +-{limit:g}"
+                yield cause.with_words(words), partial(clamped, limit)
                 break
 
 
@@ -317,7 +354,7 @@ def _fit_limit(one: Evidence, clamped: Clamped) -> float:
     return float(2.0 ** ((low + high) / 2))
 
 
-def _constant_factors(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
+def _constant_factors(one: Evidence) -> Iterator[tuple[Cause, Hypothesis]]:
     """Yield the exact answer times a constant, fitted to one wrong case."""
     case, output, result, _ = one
     exact = expected(case).number(output)
@@ -327,41 +364,26 @@ def _constant_factors(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
         return
     for digits in FACTOR_DIGITS:
         factor = float(f"{fitted:.{digits}g}")
-        yield f"it is multiplied by {factor:g}", partial(_times, factor, output)
+        cause = Cause("times-a-factor", f"it is multiplied by {factor:g}")
+        yield cause, partial(_times, factor, output)
 
 
 def _times(factor: float, output: str, case: Case) -> Float64s:
     return factor * expected(case).number(output)
 
 
-def sentence(output: str, chosen: Sequence[Candidate], where: str, place: str = "") -> str:
-    """Return the likely cause in words; a common beginning of several is written once.
-
-    `where` says at which sizes or on which input it is so, and `place` in which elements, if it is
-    not so everywhere. Only ordinary cases are known to be right at other sizes and on other input.
-    """
+def _match(output: str, chosen: Sequence[Candidate]) -> str:
+    """Return how near the results are to what hypotheses predict."""
     ulp = max(1, math.ceil(max(each.ulp for each in chosen)))
-    first, *others = (with_subject(each.words, output) for each in chosen)
-    start = _common_start([first, *others])
-    cause = ", or ".join([first, *(each.removeprefix(start) for each in others)])
     within = f"within {ulp} ulp" if ulp < MOST_ULP else "within the roundings of its steps"
-    match = f"matches {output} {within}"
-    if where:
-        return f"where {where}, {cause} ({match}; {output} is right in other ordinary cases)"
-    if place:
-        return f"in {place}, {cause} ({match}; {output} is right elsewhere)"
-    return f"{cause} ({match})"
+    return f"matches {output} {within}"
 
 
-def without_match(cause: str) -> str:
-    """Return a cause without the result that it was compared with: the same one for y and dx.
-
-    Examples
-    --------
-    >>> without_match("eps is left out (matches dx within 1 ulp)")
-    'eps is left out'
-    """
-    return re.sub(r" \((matches|explains) [^()]*\)$", "", cause)
+def in_words(causes: Sequence[Cause], output: str) -> str:
+    """Return causes of which one is true; a common beginning of several is written once."""
+    first, *others = (with_subject(each.words, output) for each in causes)
+    start = _common_start([first, *others])
+    return ", or ".join([first, *(each.removeprefix(start) for each in others)])
 
 
 def with_subject(words: str, output: str) -> str:
@@ -379,45 +401,45 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 def candidates(
-    hypotheses: Iterable[tuple[str, Hypothesis]], order: Sequence[Evidence], power: int = 0
+    hypotheses: Iterable[tuple[Cause, Hypothesis]], order: Sequence[Evidence], power: int = 0
 ) -> Iterator[Candidate]:
     """Yield the hypotheses that fit all cases and differ enough from the exact answer."""
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
     several = iter(hypotheses)
     while some := [*islice(several, AT_ONCE)]:
-        for words, matches in _matches(order, some, power).items():
+        for cause, matches in _matches(order, some, power).items():
             telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
             if len(telling) >= MIN_CASES or any(
                 each.telling >= MANY_ELEMENTS and each.contrast >= least for each in telling
             ):
-                yield Candidate(words, matches)
+                yield Candidate(cause, matches)
 
 
 def _matches(
-    order: Sequence[Evidence], hypotheses: Sequence[tuple[str, Hypothesis]], power: int
-) -> dict[str, dict[str, Match]]:
+    order: Sequence[Evidence], hypotheses: Sequence[tuple[Cause, Hypothesis]], power: int
+) -> dict[Cause, dict[str, Match]]:
     """Compare hypotheses with all cases; leave out each as soon as it cannot be a candidate.
 
     That is if a case contradicts it, or if it explains no wrong result: such as a hypothesis that
     changes nothing.
     """
-    matches: dict[str, dict[str, Match]] = {words: {} for words, _ in hypotheses}
+    matches: dict[Cause, dict[str, Match]] = {cause: {} for cause, _ in hypotheses}
     unexplained = sum(not each.correct for each in order)
-    explaining = set()
+    explaining: set[Cause] = set()
     for each in order:
         unexplained -= not each.correct
         left = [pair for pair in hypotheses if pair[0] in matches]
         compared = compare_with_hypotheses(each, left, power)
-        for (words, _), match in zip(left, compared, strict=True):
+        for (cause, _), match in zip(left, compared, strict=True):
             if match.fits and match.defined:
-                matches[words][each.case.name] = match
+                matches[cause][each.case.name] = match
             elif match.defined and (match.differs or not each.correct):
-                del matches[words]
+                del matches[cause]
                 continue
             if match.defined and not each.correct and match.share >= EXPLAINED:
-                explaining.add(words)
-            if words not in explaining and not unexplained:
-                del matches[words]
+                explaining.add(cause)
+            if cause not in explaining and not unexplained:
+                del matches[cause]
     return matches
 
 
@@ -460,8 +482,8 @@ def _is_repeated(one: Candidate, other: Candidate) -> bool:
     float16 and TF32 have the same precision; only their ranges differ, which few cases show.
     Blocks of 128 and of 256 are the same in cases whose sizes have the same remainder.
     """
-    by_type = one.words.replace("TF32", "float16") == other.words
-    by_number = re.sub(r"\d+", "", one.words) == re.sub(r"\d+", "", other.words)
+    by_type = one.cause.id.replace("TF32", "float16") == other.cause.id
+    by_number = one.cause.differs_in_numbers(other.cause)
     return not by_type and not by_number and _equivalent(one, other, relative=EQUAL_IN_FLOAT64)
 
 

@@ -1,7 +1,7 @@
 """Find the likely cause of symptoms other than inaccuracy, from the records of all cases.
 
-Each function explains one kind of symptom of one output in one type. It returns the cause in
-words, or an empty string if the records do not determine it.
+Each function explains one kind of symptom of one output in one type. It returns the cause, or None
+if the records do not determine it.
 """
 
 import math
@@ -24,6 +24,7 @@ from truenorm.verify.calls import (
     TWICE,
     other_rows,
 )
+from truenorm.verify.causes import Cause
 from truenorm.verify.diagnosis.accuracy import MIN_ELEMENTS, diagnose
 from truenorm.verify.diagnosis.matches import Evidence, distance
 from truenorm.verify.distinctions import distinguishing_size
@@ -67,7 +68,7 @@ class CaseRecords(NamedTuple):
         return next((record.results.get(output) for record in self.of_kind(kind)), None)
 
 
-Explain = Callable[[str, Sequence[CaseRecords]], str]
+Explain = Callable[[str, Sequence[CaseRecords]], Cause | None]
 
 
 def is_accurate(exact: Expected, output: str, result: Array) -> NDArray[np.bool_]:
@@ -88,7 +89,7 @@ def _is_answer(case: Case, output: str, result: Array) -> bool:
     return result.shape == shape and bool(is_accurate(exact, output, result).all())
 
 
-def explain_raised(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
+def explain_raised(output: str, cases: Sequence[CaseRecords]) -> Cause | None:  # noqa: ARG001
     """Name the size at which calls fail, if they all fail in the same way."""
     failed = [record for each in cases for record in each.records if record.failure]
     kinds = {record.call.kind for record in failed}
@@ -100,27 +101,28 @@ def explain_raised(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: A
     ]
     sizes = distinguishing_size([each.case for each in cases if each.wrong], controls)
     one_kind = len({record.failure.split(":")[0] for record in failed}) == 1
-    return f"calls fail where {sizes}" if sizes and one_kind else ""
+    return Cause("fails-at-sizes", f"calls fail where {sizes}") if sizes and one_kind else None
 
 
-def explain_type(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_type(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Tell a result that was not rounded from one that was rounded and converted back."""
     results = [(each, result) for each in cases if (result := each.result(output)) is not None]
     returned = {result.dtype.name for _, result in results}
     required = {expected(each.case).types[output] for each, _ in results}
     if len(returned) != 1 or len(required) != 1 or not all(each.wrong for each, _ in results):
-        return ""
+        return None
     kind, right = returned.pop(), required.pop()
     if kind not in FORMATS:
-        return ""
+        return None
     if unit_roundoff(kind) >= unit_roundoff(right):
         for name, array in results[0][0].case.inputs.items():
             if array is not None and array.dtype.name == kind:
-                return f"{output} has the type of {name}"
-        return ""
+                return Cause(f"type-of({name})", f"{output} has the type of {name}")
+        return None
     if all(_is_representable(result, right) for _, result in results):
-        return f"{output} is rounded to {right}, then converted to {kind}"
-    return f"{output} is not rounded to {right}: it stays in {kind}"
+        words = f"{output} is rounded to {right}, then converted to {kind}"
+        return Cause(f"converted-to({kind})", words)
+    return Cause(f"stays-in({kind})", f"{output} is not rounded to {right}: it stays in {kind}")
 
 
 def _is_representable(result: Array, kind: str) -> bool:
@@ -129,39 +131,42 @@ def _is_representable(result: Array, kind: str) -> bool:
     return np.array_equal(narrow, result, equal_nan=True)
 
 
-def explain_shape(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_shape(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Name a surplus axis, or the absent parameter with which a result is missing."""
     wrong = [each for each in cases if each.wrong]
     results = [each.raw_result(output) for each in wrong]
     if all(result is None for result in results):
         return _missing_with_parameter(output, wrong, [each for each in cases if not each.wrong])
     causes = {
-        "" if result is None else _misshapen(each, output, result)
+        None if result is None else _misshapen(each, output, result)
         for each, result in zip(wrong, results, strict=True)
     }
-    return causes.pop() if len(causes) == 1 else ""
+    return causes.pop() if len(causes) == 1 else None
 
 
-def _misshapen(each: CaseRecords, output: str, result: Array) -> str:
+def _misshapen(each: CaseRecords, output: str, result: Array) -> Cause | None:
     """Name an axis of length 1, exchanged axes, or axes over which a result was not summed."""
     case, plain = each.case, each.of_kind(PLAIN)[0].results
     exact = expected(case).given({**plain, output: result.T})
     shape = exact.wide[output].shape
     shapes = case.operation.result_shapes(output, case.given_shape)
     if result.shape in shapes:
-        return ""  # the symptom is of another call of this case
+        return None  # the symptom is of another call of this case
     if result.shape[::-1] == shape and _is_right(exact, output, result.T):
-        return f"{output} is transposed"
+        return Cause("transposed", f"{output} is transposed")
     if result.size == math.prod(shape) and _is_right(exact, output, result):
         has_surplus = any(_with_ones(result.shape, each) for each in shapes)
-        what = "has an extra axis of length 1" if has_surplus else "has a wrong shape"
-        return f"{output} {what}; its values are right"
+        if has_surplus:
+            words = f"{output} has an extra axis of length 1; its values are right"
+            return Cause("extra-axis", words)
+        return Cause("wrong-shape", f"{output} has a wrong shape; its values are right")
     axes = tuple(range(result.ndim - len(shape)))
     if not axes or result.shape[len(axes) :] != shape:
-        return ""
+        return None
     if _is_right(exact, output, result.astype(np.float64).sum(axis=axes)):
-        return f"{output} is not summed over all batch axes: its sum over the first axis is right"
-    return ""
+        words = f"{output} is not summed over all batch axes: its sum over the first axis is right"
+        return Cause("batch-axis-not-summed", words)
+    return None
 
 
 def _is_right(exact: Expected, output: str, result: Array) -> bool:
@@ -180,7 +185,7 @@ def _with_ones(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 def _missing_with_parameter(
     output: str, missing: Sequence[CaseRecords], controls: Sequence[CaseRecords]
-) -> str:
+) -> Cause | None:
     """Name the parameter that is None wherever a result is missing, and present elsewhere."""
     for name in missing[0].case.operation.inputs_of("parameter"):
         absent = {each.case.inputs.get(name) is None for each in missing}
@@ -190,31 +195,37 @@ def _missing_with_parameter(
             if each.raw_result(output) is not None
         }
         if absent == {True} and elsewhere == {False}:
-            return f"{output} is missing where {name} is None"
-    return ""
+            return Cause(f"missing-without({name})", f"{output} is missing where {name} is None")
+    return None
 
 
-def explain_inputs(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
+def explain_inputs(output: str, cases: Sequence[CaseRecords]) -> Cause | None:  # noqa: ARG001
     """Name the result that overwrites each damaged input, if it does so in all cases."""
     plain = [record for each in cases for record in each.of_kind(PLAIN)]
-    causes = []
+    written: list[tuple[str, list[str]]] = []
     for name in dict.fromkeys(name for record in plain for name in record.damaged):
         damaged = [record.holds.get(name, ()) for record in plain if name in record.damaged]
         common = [result for result in damaged[0] if all(result in each for each in damaged)]
         if not common:
-            return ""
-        causes.append(f"{' or '.join(common)} is written over {name}")
-    return ", and ".join(causes)
+            return None
+        written.append((name, common))
+    ids = ", ".join(f"{'/'.join(results)} over {name}" for name, results in written)
+    words = ", and ".join(
+        f"{' or '.join(results)} is written over {name}" for name, results in written
+    )
+    return Cause(f"overwrites({ids})", words) if written else None
 
 
-def explain_overwritten(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_overwritten(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Recognize a thread that writes to a result, and a result buffer that all calls share."""
     if all(_changes_alone(output, each) for each in cases if each.wrong):
-        return f"a thread or an asynchronous copy writes to {output} after the call has returned"
+        words = f"a thread or an asynchronous copy writes to {output} after the call has returned"
+        return Cause("written-after-return", words)
     contents = [record.holds.get(output, ()) for each in cases for record in each.of_kind(LATER)]
     if not contents or not all(output in names for names in contents):
-        return ""
-    return f"all calls write {output} to the same buffer, which holds the result of the last call"
+        return None
+    words = f"all calls write {output} to the same buffer, which holds the result of the last call"
+    return Cause("shared-buffer", words)
 
 
 def _changes_alone(output: str, case: CaseRecords) -> bool:
@@ -226,20 +237,21 @@ def _changes_alone(output: str, case: CaseRecords) -> bool:
     return same_bits(plain, later) and not same_bits(plain, paused)
 
 
-def explain_stale(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_stale(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Recognize a gradient that is right for the rows of another forward pass."""
     for each in (each for each in cases if each.wrong):
         result, case = each.result(output, INTERLEAVED), each.case
         if result is None or _is_answer(case, output, result):
-            return ""
+            return None
         (other,) = other_rows(case)
         data = {name: other.inputs[name] for name in case.operation.inputs_of("data")}
         if not _is_answer(case.with_inputs(**data), output, result):
-            return ""
-    return f"backward uses the state of the latest forward: {output} is right for its rows"
+            return None
+    words = f"backward uses the state of the latest forward: {output} is right for its rows"
+    return Cause("latest-forward", words)
 
 
-def explain_spent(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_spent(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Find a hypothesis for the gradients of a second backward pass."""
     evidence = [
         Evidence(each.case, output, result, correct=False)
@@ -247,13 +259,16 @@ def explain_spent(output: str, cases: Sequence[CaseRecords]) -> str:
         if each.wrong and (result := each.result(output, TWICE)) is not None
     ]
     if not evidence:
-        return ""
+        return None
     hypotheses = evidence[0].case.operation.knowledge.hypotheses(output)
-    cause = diagnose(evidence, hypotheses, by_size=False).cause
-    return f"backward changes the saved state: in the second call, {cause}" if cause else ""
+    found = diagnose(evidence, hypotheses, by_size=False)
+    if not found.causes:
+        return None
+    words = f"backward changes the saved state: in the second call, {found.words()}"
+    return Cause(f"saved-state-changed({', '.join(found.ids)})", words)
 
 
-def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_large(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Return the description of the wrong elements by `describe_wrong_elements`."""
     contents = {
         record.holds.get(output, ())
@@ -261,10 +276,12 @@ def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
         for record in each.records
         if each.wrong and output in record.results
     } - {()}
-    return f"in one call, {output} is {contents.pop()[0]}" if len(contents) == 1 else ""
+    if len(contents) != 1:
+        return None
+    return Cause("wrong-in-one-call", f"in one call, {output} is {contents.pop()[0]}")
 
 
-def explain_position(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_position(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Find the number of rows after which equal rows have the same bits again.
 
     A block of rows and the alignment of a row in memory are the same where D is odd.
@@ -276,11 +293,13 @@ def explain_position(output: str, cases: Sequence[CaseRecords]) -> str:
         if (block := _block_size(each.case, np.ascontiguousarray(result)))
     }
     if len(blocks) != 1:
-        return ""
-    return (
-        f"the bits of equal rows repeat after {blocks.pop()} rows: they depend on the place of a "
-        "row in a block, or on where it starts in memory"
+        return None
+    block = blocks.pop()
+    words = (
+        f"the bits of equal rows repeat after {block} rows: they depend on the place of a row in "
+        "a block, or on where it starts in memory"
     )
+    return Cause(f"bits-by-place-in-block({block})", words)
 
 
 def _block_size(case: Case, result: Array) -> int:
@@ -297,7 +316,7 @@ def _block_size(case: Case, result: Array) -> int:
     return next((block for block in blocks if (copies[block:] == copies[:-block]).all()), 0)
 
 
-def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_batch(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Find the numbers of rows, or of elements, of batches between which bits change.
 
     Which of both it is, only rows of several lengths show.
@@ -312,15 +331,18 @@ def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
             [{(below * size, above * size) for below, above in some} for size, some in changes]
         ),
     }
-    texts = [
-        f"the bits of a row change between batches of {change[0]} and {change[1]} {unit}, and "
-        "between no others that were tried"
+    causes = [
+        Cause(
+            f"bits-change-between({change[0]}, {change[1]} {unit})",
+            f"the bits of a row change between batches of {change[0]} and {change[1]} {unit}, and "
+            "between no others that were tried",
+        )
         for unit, change in common.items()
         if change
     ]
     if len(lengths) == 1 and common["rows"]:
-        return f"where D is {lengths.pop()}, {texts[0]}"
-    return texts[0] if len(texts) == 1 else ""
+        return causes[0].with_words(f"where D is {lengths.pop()}, {causes[0].words}")
+    return causes[0] if len(causes) == 1 else None
 
 
 def _common_change(changes: Sequence[set[tuple[int, int]]]) -> tuple[int, int] | None:
@@ -378,8 +400,8 @@ CountExplained = Callable[[Case, str, Float64s], int]
 
 
 def _consistent_causes(
-    output: str, cases: Sequence[CaseRecords], kind: str, causes: Mapping[str, CountExplained]
-) -> list[str]:
+    output: str, cases: Sequence[CaseRecords], kind: str, causes: Mapping[Cause, CountExplained]
+) -> list[Cause]:
     """Return the causes that no case of a kind contradicts and that explain several elements.
 
     They are about floating-point results: there is none for codes.
@@ -391,31 +413,37 @@ def _consistent_causes(
         if output_types(each.case)[output] in FORMATS
     ]
     consistent = []
-    for words, count in causes.items():
+    for cause, count in causes.items():
         counts = [count(case, output, result) for case, result in results]
         if min(counts, default=CONTRADICTED) > CONTRADICTED and sum(counts) >= MIN_ELEMENTS:
-            consistent.append(words)
+            consistent.append(cause)
     return consistent
 
 
-def explain_special(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_special(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Find how NaN and infinity are replaced or spread."""
-    causes: dict[str, CountExplained] = {
-        f"NaN in {output} is replaced by 0": _nan_replaced,
-        f"NaN in {output} is replaced by 0, and infinity by the largest number": _all_replaced,
+    both = f"NaN in {output} is replaced by 0, and infinity by the largest number"
+    causes: dict[Cause, CountExplained] = {
+        Cause("nan-to-0(result)", f"NaN in {output} is replaced by 0"): _nan_replaced,
+        Cause("nan-to-0-inf-to-largest(result)", both): _all_replaced,
     }
     special = [each.case for each in cases if each.case.kind == "special"]
     for name in special[0].inputs if special else ():
-        causes[f"non-finite values of {name} are replaced by 0"] = partial(
-            _input_replaced, name, _is_not_finite
-        )
-        causes[f"NaN in {name} is replaced by 0"] = partial(_input_replaced, name, np.isnan)
-        causes[f"a row with NaN in {name} has finite elements of {output} in other columns"] = (
-            partial(_nan_contained, name)
-        )
-        causes[f"a non-finite value of {name} makes all of {output} NaN"] = partial(_spread, name)
+        contained = f"a row with NaN in {name} has finite elements of {output} in other columns"
+        causes |= {
+            Cause(
+                f"non-finite-to-0({name})", f"non-finite values of {name} are replaced by 0"
+            ): partial(_input_replaced, name, _is_not_finite),
+            Cause(f"nan-to-0({name})", f"NaN in {name} is replaced by 0"): partial(
+                _input_replaced, name, np.isnan
+            ),
+            Cause(f"nan-contained({name})", contained): partial(_nan_contained, name),
+            Cause(
+                f"nan-spread({name})", f"a non-finite value of {name} makes all of {output} NaN"
+            ): partial(_spread, name),
+        }
     consistent = _consistent_causes(output, cases, "special", causes)
-    return consistent[0] if len(consistent) == 1 else ""
+    return consistent[0] if len(consistent) == 1 else None
 
 
 def _finite_are_accurate(case: Case, output: str, result: Float64s) -> bool:
@@ -492,11 +520,17 @@ def _input_replaced(
     return int((~is_accurate(expected(case), output, result)).sum())
 
 
-def explain_subnormal(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_subnormal(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Find whether inputs or results are flushed to zero; both may be consistent."""
-    causes: dict[str, CountExplained] = {"inputs": _inputs_flushed, "results": _results_flushed}
-    consistent = _consistent_causes(output, cases, "subnormal", causes)
-    return f"subnormal {' or '.join(consistent)} are flushed to zero" if consistent else ""
+    causes: dict[Cause, CountExplained] = {
+        Cause("inputs", "inputs"): _inputs_flushed,
+        Cause("results", "results"): _results_flushed,
+    }
+    flushed = _consistent_causes(output, cases, "subnormal", causes)
+    if not flushed:
+        return None
+    words = f"subnormal {' or '.join(each.words for each in flushed)} are flushed to zero"
+    return Cause(f"flushed({'/'.join(each.id for each in flushed)})", words)
 
 
 def _flushed(values: Float64s, kind: str) -> Float64s:

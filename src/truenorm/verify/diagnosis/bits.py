@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.diagnosis.accuracy import Diagnosis, with_subject
+from truenorm.verify.causes import Cause
+from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.distinctions import FEW, MOST, Mask
 from truenorm.verify.operation import Case, Hypothesis, RecipeResult, RoundedResult
 from truenorm.verify.oracle import expected
@@ -76,25 +77,30 @@ def diagnose_bits(results: Collection[tuple[Case, Array]], output: str) -> Diagn
     order = sorted(results, key=lambda each: (each[1].size > HUGE, -each[1].size))
     first = order[0][0]
     roundings = first.operation.knowledge.inner_roundings(first.dtype)
-    hypotheses: dict[str, RoundedResult] = {
-        with_subject(words, output): partial(_rounded_once, output, hypothesis)
-        for words, hypothesis in first.operation.knowledge.hypotheses(output).items()
+    hypotheses: dict[Cause, RoundedResult] = {
+        cause: partial(_rounded_once, output, hypothesis)
+        for cause, hypothesis in first.operation.knowledge.hypotheses(output).items()
     }
     tried = len(roundings) + len(hypotheses)
     matching, same = _with_bits(order, roundings, SAME_RECIPE), SAME_RECIPE
-    names = [*matching][:1]
+    causes = [*matching][:1]
     if not matching:
         matching, same = _with_bits(order, hypotheses, SAME_BITS), SAME_BITS
-        names = [
-            words
-            for words, bits in matching.items()
+        causes = [
+            cause
+            for cause, bits in matching.items()
             if not bits.agrees(_right_bits(order, output), same)
         ]
-    if not names or not all(
-        matching[names[0]].agrees(each, same) for each in map(matching.__getitem__, names)
+    if not causes or not all(
+        matching[causes[0]].agrees(each, same) for each in map(matching.__getitem__, causes)
     ):
-        return Diagnosis("", tried)
-    return Diagnosis(f"{', or '.join(names)} (matches the bits of {output})", tried)
+        return Diagnosis((), tried)
+    return Diagnosis(tuple(causes), tried, match=bits_of(output), output=output)
+
+
+def bits_of(output: str) -> str:
+    """Return the remark on a cause that has the bits of an output."""
+    return f"matches the bits of {output}"
 
 
 def _right_bits(order: Sequence[tuple[Case, Array]], output: str) -> Bits:
@@ -114,13 +120,13 @@ def _rounded_once(output: str, hypothesis: Hypothesis, case: Case) -> RecipeResu
 
 
 def _with_bits(
-    order: Sequence[tuple[Case, Array]], candidates: Mapping[str, RoundedResult], same: float
-) -> dict[str, Bits]:
+    order: Sequence[tuple[Case, Array]], candidates: Mapping[Cause, RoundedResult], same: float
+) -> dict[Cause, Bits]:
     """Return the computations that have the bits of the results in all cases."""
     matching = {}
-    for words, rounded in candidates.items():
+    for cause, rounded in candidates.items():
         if (bits := _matching_bits(order, rounded, same)) is not None:
-            matching[words] = bits
+            matching[cause] = bits
     return matching
 
 
@@ -139,8 +145,8 @@ def _matching_bits(
     return Bits.joined(every) if total else None
 
 
-def describe_recipe(names: Mapping[str, str], output: str, recipe: str) -> str:
-    """Return a sentence that says which recipe a result has the bits of."""
+def describe_recipe(names: Mapping[str, str], output: str, recipe: str) -> Cause:
+    """Return the cause that a result has the bits of another recipe."""
     known, separator, other_sum = recipe.partition(", of the ")
     words = f"{known}, {names[known]}" if names.get(known) else known
-    return f"{output} has the bits of {words}{separator}{other_sum}"
+    return Cause(f"recipe({recipe})", f"{output} has the bits of {words}{separator}{other_sum}")

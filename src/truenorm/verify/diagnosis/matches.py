@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.distinctions import Mask
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.operation import Case, Hypothesis
@@ -66,7 +67,7 @@ def sizes_of(values: Float64s, ndim: int = 0) -> Float64s:
 
 
 def compare_with_hypotheses(
-    evidence: Evidence, hypotheses: Sequence[tuple[str, Hypothesis]], power: int = 0
+    evidence: Evidence, hypotheses: Sequence[tuple[Cause, Hypothesis]], power: int = 0
 ) -> Iterator[Match]:
     """Compare the result of one case with each hypothesis, for errors like a power of kappa."""
     at_once = max(1, AT_ONCE // max(1, evidence.result.size))
@@ -75,7 +76,7 @@ def compare_with_hypotheses(
 
 
 def _compare(
-    evidence: Evidence, hypotheses: Sequence[tuple[str, Hypothesis]], power: int
+    evidence: Evidence, hypotheses: Sequence[tuple[Cause, Hypothesis]], power: int
 ) -> Iterator[Match]:
     """Compare the result of one case with hypotheses whose results are the rows of one array."""
     (case, output, result, correct), exact = evidence, expected(evidence.case)

@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.tools.text import number
+from truenorm.verify.causes import EARLIER_CALLS, Cause
 from truenorm.verify.diagnosis.accuracy import (
     MANY_ELEMENTS,
     MIN_CASES,
+    UNKNOWN,
+    Diagnosis,
     best,
     candidates,
     is_large,
-    sentence,
     with_subject,
-    without_repeats,
 )
 from truenorm.verify.diagnosis.matches import (
     Evidence,
@@ -60,28 +61,37 @@ CONTRAST = 16.0
 
 Rule = Callable[[int, Array, int], Array]
 """Selects indices along an axis, from a block size, the indices and the length of the axis."""
-RULES: dict[str, Rule] = {
-    "the last {name}": lambda _, at, size: at == size - 1,
-    "the first {name}": lambda _, at, __: at == 0,
-    "the second half of the {name}s": lambda _, at, size: at >= size // 2,
-}
-BLOCK_RULES: dict[str, Rule] = {
-    "the {name}s from {n} on": lambda n, at, _: at >= n,
-    "the {name}s from {N} - {N} % {n} on, where {N} > {n}": lambda n, at, size: (
-        (at >= size - size % n) & (size > n)
+RULES: dict[Cause, Rule] = {
+    Cause("last-{name}", "the last {name}"): lambda _, at, size: at == size - 1,
+    Cause("first-{name}", "the first {name}"): lambda _, at, __: at == 0,
+    Cause("second-half-of-{name}s", "the second half of the {name}s"): lambda _, at, size: (
+        at >= size // 2
     ),
-    "the {name}s from {N} - {N} % {n} on": lambda n, at, size: at >= size - size % n,
-    "the last of every {n} {name}s": lambda n, at, _: at % n == n - 1,
-    "the first of every {n} {name}s but {name} 0": lambda n, at, _: (at % n == 0) & (at > 0),
+}
+BLOCK_RULES: dict[Cause, Rule] = {
+    Cause("{name}s-from({n})", "the {name}s from {n} on"): lambda n, at, _: at >= n,
+    Cause(
+        "{name}s-from-last-multiple({n}, longer)",
+        "the {name}s from {N} - {N} % {n} on, where {N} > {n}",
+    ): lambda n, at, size: (at >= size - size % n) & (size > n),
+    Cause(
+        "{name}s-from-last-multiple({n})", "the {name}s from {N} - {N} % {n} on"
+    ): lambda n, at, size: at >= size - size % n,
+    Cause("last-of-every-{name}s({n})", "the last of every {n} {name}s"): lambda n, at, _: (
+        at % n == n - 1
+    ),
+    Cause(
+        "first-of-every-{name}s({n})", "the first of every {n} {name}s but {name} 0"
+    ): lambda n, at, _: (at % n == 0) & (at > 0),
 }
 """Elements that a kernel may treat otherwise, by their index along an axis of length N."""
 AXES = {"row": "N", "column": "D"}
 
 
 class Region(NamedTuple):
-    """Whole rows (`axis` 0) or whole columns (`axis` 1) of a result."""
+    """Whole rows (`axis` 0) or whole columns (`axis` 1) of a result, in which a cause acts."""
 
-    words: str
+    place: Cause
     axis: int
     rule: Rule
     block: int
@@ -97,11 +107,11 @@ class Region(NamedTuple):
 
 def _regions(axis: int) -> Iterator[Region]:
     name, length = list(AXES.items())[axis]
-    for text, rule in RULES.items():
-        yield Region(text.format(name=name), axis, rule, 1)
+    for place, rule in RULES.items():
+        yield Region(place.of(name=name), axis, rule, 1)
     for n in BLOCKS:
-        for text, rule in BLOCK_RULES.items():
-            yield Region(text.format(name=name, N=length, n=n), axis, rule, n)
+        for place, rule in BLOCK_RULES.items():
+            yield Region(place.of(name=name, N=length, n=n), axis, rule, n)
 
 
 ROWS, COLUMNS = (tuple(_regions(axis)) for axis in (0, 1))
@@ -124,35 +134,28 @@ class Errors(NamedTuple):
         return cls(evidence, excess, excess > 1)
 
 
-class Description(NamedTuple):
-    """The errors of a result in words, and by case the share of its error that they explain.
-
-    The shares are empty if the words say where elements are wrong, or by how much.
-    """
-
-    words: str
-    shares: Mapping[str, float] = {}
-
-
-NOTHING = Description("")
-
-
-def describe(evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis]) -> Description:
+def describe(evidence: Sequence[Evidence], hypotheses: Mapping[Cause, Hypothesis]) -> Diagnosis:
     """Describe which elements, or which intermediate results, are wrong on ordinary input."""
     errors = [Errors.of(each) for each in evidence if each.result.size]
     small = [each for each in errors if not is_large(each.evidence)]
     wrong = [each for each in small if each.wrong.any()]
     if len(wrong) < MIN_CASES:
-        return NOTHING
-    if words := _describe_region(errors, small, hypotheses):
-        return Description(words)
-    by_terms = _describe_terms(small)
-    if by_terms.words:
-        return by_terms
-    return Description(_describe_sizes(errors) or _describe_precision(small))
+        return UNKNOWN
+    return (
+        _describe_region(errors, small, hypotheses)
+        or _describe_terms(small)
+        or _describe_sizes(errors)
+        or _describe_precision(small)
+        or UNKNOWN
+    )
 
 
-def _describe_precision(errors: Sequence[Errors]) -> str:
+def _only(cause: Cause) -> Diagnosis:
+    """Return the diagnosis with a cause that predicts no result."""
+    return Diagnosis((cause,), 0)
+
+
+def _describe_precision(errors: Sequence[Errors]) -> Diagnosis | None:
     """Return how many bits are right, if it is the same number in all cases.
 
     Cases of few elements are not measured; they must not be worse.
@@ -172,24 +175,27 @@ def _describe_precision(errors: Sequence[Errors]) -> str:
             continue
         sizes.append(size)
         if not abs(np.mean(np.sign(relative))) < 0.5:
-            return ""  # it is too large, or too small: not a matter of precision
+            return None  # it is too large, or too small: not a matter of precision
         if not size > ALIKE * of_rounding:
-            return ""  # most elements are as precise as their type
+            return None  # most elements are as precise as their type
     if len(sizes) < MIN_CASES or not max(sizes) <= min(ALIKE * min(sizes), LEAST_PRECISE):
-        return ""
+        return None
     if not max(others) <= ALIKE * max(sizes):
-        return ""
+        return None
     bits = round(-np.log2(np.median(sizes)))
-    return f"all elements of {output} have about {bits} correct bits, whatever D and eps are"
+    words = f"all elements of {output} have about {bits} correct bits, whatever D and eps are"
+    return _only(Cause("few-bits", words))
 
 
-def _describe_sizes(errors: Sequence[Errors]) -> str:
+def _describe_sizes(errors: Sequence[Errors]) -> Diagnosis | None:
     wrong = [each for each in errors if each.wrong.any()]
     # Most elements must be wrong: else it may be a matter of values, of which few rows have none.
     clear = all(np.median(each.excess) >= CLEARLY_WRONG for each in wrong)
     sizes = _sizes(errors)
     output = errors[0].evidence.output
-    return f"{output} is wrong only where {sizes}" if sizes and clear else ""
+    if not (sizes and clear):
+        return None
+    return _only(Cause("wrong-at-sizes", f"{output} is wrong only where {sizes}"))
 
 
 def _sizes(errors: Sequence[Errors]) -> str:
@@ -205,8 +211,8 @@ def _sizes(errors: Sequence[Errors]) -> str:
 
 
 def _describe_region(
-    errors: Sequence[Errors], small: Sequence[Errors], hypotheses: Mapping[str, Hypothesis]
-) -> str:
+    errors: Sequence[Errors], small: Sequence[Errors], hypotheses: Mapping[Cause, Hypothesis]
+) -> Diagnosis | None:
     """Name the region outside of which a result is right, and what it holds inside."""
     output = errors[0].evidence.output
     by_rows = errors[0].evidence.case.operation.is_rows(output)
@@ -216,17 +222,18 @@ def _describe_region(
         if (share := _share_wrong(errors, region)) >= WRONG_SHARE
     }
     if not shares:
-        return ""
+        return None
     region = max(shares, key=lambda each: shares[each])
     order = sorted((each.evidence for each in small), key=lambda each: each.correct)
+    place = region.place
     inside = {
-        words: partial(_inside, region, output, hypothesis)
-        for words, hypothesis in {**hypotheses, "it is NaN": _nan}.items()
+        Cause(f"{cause.id}@{place.id}", cause.words): partial(_inside, region, output, hypothesis)
+        for cause, hypothesis in {**hypotheses, Cause("nan", "it is NaN"): _nan}.items()
     }
     chosen = best(candidates(inside.items(), order, TOLERATED))
     if chosen:
-        return sentence(output, without_repeats(chosen), "", place=region.words)
-    return f"{output} is wrong only in {region.words}"
+        return UNKNOWN._replace(output=output, place=place.words).naming(chosen)
+    return _only(Cause(f"wrong@{place.id}", f"{output} is wrong only in {place.words}"))
 
 
 def _nan(_: Case) -> Float64s:
@@ -258,10 +265,7 @@ def _share_wrong(errors: Sequence[Errors], region: Region) -> float:
     return wrong / inside if inside and cases >= MIN_CASES and is_part and clear else 0.0
 
 
-OF_AN_EARLIER_CALL = "of an earlier call with the same sizes"
-
-
-def describe_stale(evidence: Sequence[Evidence]) -> str:
+def describe_stale(evidence: Sequence[Evidence]) -> Diagnosis | None:
     """Name what is taken from an earlier call, if that explains every wrong result.
 
     The evidence must be in the order of the calls.
@@ -269,16 +273,15 @@ def describe_stale(evidence: Sequence[Evidence]) -> str:
     small = [each for each in evidence if each.result.size and not is_large(each)]
     wrong = [k for k, each in enumerate(small) if not each.correct]
     if len(wrong) < MIN_CASES:
-        return ""
+        return None
     output = small[0].output
-    for words, mixture in (
-        small[0].case.operation.knowledge.error_patterns(output).mixtures.items()
-    ):
+    for step, mixture in small[0].case.operation.knowledge.error_patterns(output).mixtures.items():
         telling = (_telling_of_earlier(small[k], small[:k], mixture) for k in wrong)
         counts = list(takewhile(bool, telling))
         if len(counts) == len(wrong) and max(counts) >= MANY_ELEMENTS:
-            return f"{with_subject(words, output)} {OF_AN_EARLIER_CALL}"
-    return ""
+            words = f"{with_subject(step.words, output)} of an earlier call with the same sizes"
+            return _only(Cause(f"{EARLIER_CALLS}of({step.id})", words))
+    return None
 
 
 def _telling_of_earlier(each: Evidence, earlier: Sequence[Evidence], mixture: Mixture) -> int:
@@ -286,14 +289,14 @@ def _telling_of_earlier(each: Evidence, earlier: Sequence[Evidence], mixture: Mi
     others = [other.case for other in earlier if other.case.shape == each.case.shape]
     # A cache keeps one of the first calls, or one of the last.
     for other in (*others[:MIN_CASES], *others[:MIN_CASES:-1][:MIN_CASES]):
-        hypothesis = ("", partial(mixture, other))
+        hypothesis = Cause(EARLIER_CALLS, ""), partial(mixture, other)
         (match,) = compare_with_hypotheses(each, [hypothesis], TOLERATED)
         if match.fits and match.telling:
             return match.telling
     return 0
 
 
-def _describe_terms(errors: Sequence[Errors]) -> Description:
+def _describe_terms(errors: Sequence[Errors]) -> Diagnosis | None:
     """Name the intermediate result by whose error all wrong results are explained."""
     evidence = errors[0].evidence
     every = evidence.case.operation.knowledge.error_patterns(evidence.output).error_terms
@@ -305,19 +308,19 @@ def _describe_terms(errors: Sequence[Errors]) -> Description:
         ]
         if len(fits) == 1:
             ((terms, (multiples, shares)),) = fits
-            return Description(_terms_in_words(errors, terms, multiples), shares)
+            return Diagnosis((_cause_of_terms(errors, terms, multiples),), 0, shares)
         if fits:
-            return NOTHING
-    return NOTHING
+            return None
+    return None
 
 
-def _terms_in_words(errors: Sequence[Errors], terms: ErrorTerms, multiples: Float64s) -> str:
+def _cause_of_terms(errors: Sequence[Errors], terms: ErrorTerms, multiples: Float64s) -> Cause:
     output, each = errors[0].evidence.output, "row" if terms.axis else "column"
     amount = factor_in_words(multiples) if terms.is_factor else ""
-    are = "are" if " and " in terms.words else "is"
-    cause = f"in wrong {each}s, {terms.words} {are} wrong{amount}; the rest of {output} is right"
+    are = "are" if len(terms.terms) > 1 else "is"
+    words = f"in wrong {each}s, {terms.words} {are} wrong{amount}; the rest of {output} is right"
     sizes = _sizes(errors)
-    return f"where {sizes}, {cause}" if sizes else cause
+    return Cause(f"wrong-step({terms.steps})", f"where {sizes}, {words}" if sizes else words)
 
 
 def factor_in_words(multiples: Float64s) -> str:
@@ -401,12 +404,12 @@ class _RowErrors(NamedTuple):
     shares: tuple[float, ...]
 
 
-def describe_growth(evidence: Sequence[Evidence]) -> Description:
+def describe_growth(evidence: Sequence[Evidence]) -> Diagnosis:
     """Name the cause of errors that grow with kappa, from what they have in common in a row."""
     growth = evidence[0].case.operation.knowledge.error_patterns(evidence[0].output).growth
     small = [each for each in evidence if each.result.size and not is_large(each)]
     if growth is None or not small:
-        return NOTHING
+        return UNKNOWN
     rows = [_row_errors(each, growth) for each in small]
     multiples, rest, kappa, visible = (
         np.concatenate(each) for each in zip(*(row[:4] for row in rows), strict=True)
@@ -414,28 +417,28 @@ def describe_growth(evidence: Sequence[Evidence]) -> Description:
     unit = min(FLOAT32_ROUNDOFF, unit_roundoff(evidence[0].case.dtype))
     grows = partial(_grows, kappa, visible, unit)
     causes = [
-        cause if grows(np.abs(multiples[:, k]), power) else ""
+        cause if grows(np.abs(multiples[:, k]), power) else None
         for k, (power, cause) in enumerate(zip(growth.powers, growth.causes, strict=True))
     ]
-    causes.append(growth.rest if grows(rest, 1) else "")
+    causes.append(growth.rest if grows(rest, 1) else None)
     # A larger power of kappa hides smaller ones. Errors of single elements add up to a shift.
     for k in (0, 2, 1):
-        if causes[k]:
+        if cause := causes[k]:
             shares = zip(small, (row.shares[k] for row in rows), strict=True)
-            return Description(causes[k], {each.case.name: share for each, share in shares})
-    return NOTHING
+            return Diagnosis((cause,), 0, {each.case.name: share for each, share in shares})
+    return UNKNOWN
 
 
-def describe_overflow(evidence: Sequence[Evidence], cause: str = "") -> str:
+def describe_overflow(evidence: Sequence[Evidence], causes: Sequence[Cause]) -> Cause | None:
     """Return why results are not finite, if their squares overflow; or a variance is negative.
 
-    `cause` is the cause of errors that grow with kappa: it also explains rows of large kappa.
+    `causes` are those of errors that grow with kappa: they may also explain rows of large kappa.
     """
     growth = evidence[0].case.operation.knowledge.error_patterns(evidence[0].output).growth
-    if growth is None or not cause.startswith(growth.causes[0]):
-        cause = ""  # only the largest power of kappa makes a result NaN
+    # Only the largest power of kappa makes a result NaN.
+    cancels = growth.causes[0] if growth and growth.causes[0] in causes else None
     unit = unit_roundoff(computed_in(evidence[0].case))
-    overflows = cancels = 0
+    overflowing = cancelling = 0
     for each in evidence:
         exact = expected(each.case)
         finite = np.isfinite(each.result.astype(np.float64))
@@ -443,17 +446,19 @@ def describe_overflow(evidence: Sequence[Evidence], cause: str = "") -> str:
         beyond = _squares(each.case) >= _limit(each.case) / 2
         with np.errstate(all="ignore"):
             ill = unit * np.resize(exact.scales.kappa[:, 0], lost.shape) ** 2 >= NEGATIVE
-        if (lost & ~beyond & ~(ill if cause else False)).any():
-            return ""
-        overflows, cancels = overflows + (lost & beyond).sum(), cancels + (lost & ~beyond).sum()
+        if (lost & ~beyond & ~(ill if cancels else False)).any():
+            return None
+        overflowing += (lost & beyond).sum()
+        cancelling += (lost & ~beyond).sum()
     overflow = _overflow(evidence)
-    if overflows and not overflow:
-        return ""
-    causes = [*(cause.split("; ") if cancels else []), overflow]
-    return "; ".join(filter(None, dict.fromkeys(causes)))
+    if overflowing and not overflow:
+        return None
+    both = [each for each in (cancels if cancelling else None, overflow) if each]
+    ids, words = " + ".join(each.id for each in both), "; ".join(each.words for each in both)
+    return Cause(ids, words) if both else None
 
 
-def _overflow(evidence: Sequence[Evidence]) -> str:
+def _overflow(evidence: Sequence[Evidence]) -> Cause | None:
     """Return that squares overflow, if rows whose squares do so are wrong as they must be.
 
     Divided by an infinite root, a row is 0 or NaN; a larger result is wrong for another reason.
@@ -471,9 +476,10 @@ def _overflow(evidence: Sequence[Evidence]) -> str:
             larger = np.isinf(result) | (np.abs(result) > 2 * largest)
         finite = np.isfinite(right).all(axis=-1)
         if (finite & (centred >= 4 * limit) & (~wrong | larger.any(axis=-1))).any():
-            return ""
+            return None
         seen |= bool((finite & wrong & (squares >= limit / 2)).any())
-    return f"squares overflow in {computed_in(evidence[0].case)}" if seen else ""
+    kind = computed_in(evidence[0].case)
+    return Cause(f"squares-overflow({kind})", f"squares overflow in {kind}") if seen else None
 
 
 def computed_in(case: Case) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.calls import AGAIN
+from truenorm.verify.causes import EARLIER_CALLS, Cause
 from truenorm.verify.diagnosis.accuracy import MIN_CASES
 from truenorm.verify.diagnosis.behaviour import CaseRecords, computed, is_accurate
 from truenorm.verify.diagnosis.matches import distance
-from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.types import FORMATS, ulps_of
 
@@ -20,35 +20,35 @@ MIN_ULPS = 64
 MIN_TERMS = 3
 """Only sums of at least this many terms depend on the order of additions."""
 PARTS: dict[str, tuple[slice, ...]] = {
-    "the last element of the last row": (slice(-1, None), slice(-1, None)),
-    "the first element of the first row": (slice(1), slice(1)),
-    "the last row": (slice(-1, None), slice(None)),
-    "the first row": (slice(1), slice(None)),
-    "the last column": (slice(None), slice(-1, None)),
-    "the first column": (slice(None), slice(1)),
+    "last element of the last row": (slice(-1, None), slice(-1, None)),
+    "first element of the first row": (slice(1), slice(1)),
+    "last row": (slice(-1, None), slice(None)),
+    "first row": (slice(1), slice(None)),
+    "last column": (slice(None), slice(-1, None)),
+    "first column": (slice(None), slice(1)),
 }
 """Parts of a result that a kernel may leave unwritten, the smallest first."""
 
 
-EARLIER_CALLS = "results depend on earlier calls"
-KEPT_STATE = (
-    f"{EARLIER_CALLS}: state is kept between calls (a workspace or cache that is not cleared, or "
-    "is keyed by too little)"
+KEPT_STATE = Cause(
+    f"{EARLIER_CALLS}kept-state",
+    "results depend on earlier calls: state is kept between calls (a workspace or cache that is "
+    "not cleared, or is keyed by too little)",
 )
-
-
-MEMORY = f"{EARLIER_CALLS}: {{}} has numbers from memory that the call did not write"
+NOT_CLEARED = Cause(
+    f"{EARLIER_CALLS}not-cleared",
+    "results depend on earlier calls: {} is added to that of earlier calls, and never cleared",
+)
+MEMORY = Cause(
+    f"{EARLIER_CALLS}memory",
+    "results depend on earlier calls: {} has numbers from memory that the call did not write",
+)
 MOST_ROWS, MOST_TIMES = 4, 2
 """Rows of a case whose sums are compared with all sums that a race may leave: each row is left
 out, or counted up to so many times."""
 
 
-def depends_on_calls(cause: str) -> bool:
-    """Return True if a cause is that something of earlier calls is used."""
-    return cause.startswith(EARLIER_CALLS) or cause.endswith(OF_AN_EARLIER_CALL)
-
-
-def explain_history(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
+def explain_history(output: str, cases: Sequence[CaseRecords]) -> Cause:  # noqa: ARG001
     """Return the only cause of results that are repeatable but differ after other calls."""
     return KEPT_STATE
 
@@ -61,12 +61,12 @@ class _TwoRuns(NamedTuple):
     terms: int
 
 
-def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> str:
+def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> Cause | None:
     """Tell a varying order of additions, elements never written and sums that are not cleared."""
     by_rows = cases[0].case.operation.is_rows(output)
     is_float = output_types(cases[0].case)[output] in FORMATS
     if is_float and _is_added(output, cases):
-        return f"{EARLIER_CALLS}: {output} is added to that of earlier calls, and never cleared"
+        return NOT_CLEARED.of(output)
     runs = []
     for each in cases:
         one, other = each.result(output), each.result(output, AGAIN)
@@ -83,15 +83,16 @@ def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> str:
             runs.append(_TwoRuns(differs, accurate, terms))
     different = [run for run in runs if run.differs.any()]
     if len(different) < MIN_CASES:
-        return ""
+        return None
     if all(run.accurate.all() for run in runs):
         axis = "a row" if by_rows else "rows"
-        cause = f"sums over {axis} are added in a different order each time; all are right"
-        return cause if min(run.terms for run in different) >= MIN_TERMS else ""
+        words = f"sums over {axis} are added in a different order each time; all are right"
+        few = min(run.terms for run in different) < MIN_TERMS
+        return None if few else Cause("order-of-additions", words)
     if by_rows:
         return _unwritten_part(runs)
     of_memory = is_float and _is_of_memory(output, cases)
-    return MEMORY.format(output) if of_memory else ""
+    return MEMORY.of(output) if of_memory else None
 
 
 def _is_of_memory(output: str, cases: Sequence[CaseRecords]) -> bool:
@@ -148,12 +149,13 @@ def _is_added(output: str, cases: Sequence[CaseRecords]) -> bool:
     return telling >= MIN_CASES
 
 
-def _unwritten_part(runs: Sequence[_TwoRuns]) -> str:
+def _unwritten_part(runs: Sequence[_TwoRuns]) -> Cause | None:
     """Name the part outside of which all elements are right and repeatable."""
-    for words, part in PARTS.items():
+    for place, part in PARTS.items():
         if all(_all_outside(run.accurate & ~run.differs, part) for run in runs):
-            return f"{words} is not written: only its values are wrong, and they vary"
-    return ""
+            words = f"the {place} is not written: only its values are wrong, and they vary"
+            return Cause(f"unwritten({place})", words)
+    return None
 
 
 def _all_outside(mask: NDArray[np.bool_], part: tuple[slice, ...]) -> bool:

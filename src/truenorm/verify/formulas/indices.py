@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.types import Array, Float64s
 
 Rule = Callable[[int, Array, int], Any]
@@ -22,55 +23,78 @@ Indexed = Callable[[int], Array]
 BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Elements that kernels read at a time, or hold."""
 
-WEIGHTS: dict[str, Rule] = {
-    "the last {one} is left out{of}": lambda _, at, size: at < size - 1,
-    "the first {one} is left out{of}": lambda _, at, __: at > 0,
-    "the second half of the {many} is left out{of}": lambda _, at, size: at < max(size // 2, 1),
-    "every second {one} is left out{of}": lambda _, at, __: at % 2 == 0,
-    "the first {one} is counted twice{within}": lambda _, at, __: 1 + (at == 0),
-    "the last {one} is counted twice{within}": lambda _, at, size: 1 + (at == size - 1),
+WEIGHTS: dict[Cause, Rule] = {
+    Cause("no-last({sum})", "the last {one} is left out{of}"): lambda _, at, size: at < size - 1,
+    Cause("no-first({sum})", "the first {one} is left out{of}"): lambda _, at, __: at > 0,
+    Cause(
+        "no-second-half({sum})", "the second half of the {many} is left out{of}"
+    ): lambda _, at, size: at < max(size // 2, 1),
+    Cause("no-every-second({sum})", "every second {one} is left out{of}"): lambda _, at, __: (
+        at % 2 == 0
+    ),
+    Cause("first-twice({sum})", "the first {one} is counted twice{within}"): lambda _, at, __: (
+        1 + (at == 0)
+    ),
+    Cause("last-twice({sum})", "the last {one} is counted twice{within}"): lambda _, at, size: (
+        1 + (at == size - 1)
+    ),
 }
-BLOCK_WEIGHTS: dict[str, Rule] = {
-    "the last, partial block of {n} {many} is left out{of}": lambda n, at, size: (
-        at < (size - size % n or size) if size > n else at >= 0
-    ),
-    "every second block of {n} {many} is left out{of}": lambda n, at, _: at // n % 2 == 0,
-    "{many} beyond the first {n} are left out{of}": lambda n, at, _: at < n,
-    "the {many} from {N} - {N} % {n} on are left out{of}": lambda n, at, size: (
-        at < size - size % n
-    ),
-    "only the last block of {n} {many} is summed{within}": lambda n, at, size: (
-        at // n == (size - 1) // n
-    ),
-    "the last of every {n} {many} is left out{of}": lambda n, at, _: at % n != n - 1,
-    "a last, partial block of {n} begins at {N} - {n} and counts {many} twice{within}": (
-        lambda n, at, size: 1 + ((at >= size - n) & (at < size - size % n) & (size % n > 0))
-    ),
-    "the last {one} is counted again, up to a multiple of {n}{within}": lambda n, at, size: (
-        1 + (at == size - 1) * (-size % n)
-    ),
+BLOCK_WEIGHTS: dict[Cause, Rule] = {
+    Cause(
+        "no-partial-block({sum}, {n})", "the last, partial block of {n} {many} is left out{of}"
+    ): lambda n, at, size: at < (size - size % n or size) if size > n else at >= 0,
+    Cause(
+        "no-every-second-block({sum}, {n})", "every second block of {n} {many} is left out{of}"
+    ): lambda n, at, _: at // n % 2 == 0,
+    Cause(
+        "none-beyond({sum}, {n})", "{many} beyond the first {n} are left out{of}"
+    ): lambda n, at, _: at < n,
+    Cause(
+        "none-from-last-multiple({sum}, {n})",
+        "the {many} from {N} - {N} % {n} on are left out{of}",
+    ): lambda n, at, size: at < size - size % n,
+    Cause(
+        "last-block-alone({sum}, {n})", "only the last block of {n} {many} is summed{within}"
+    ): lambda n, at, size: at // n == (size - 1) // n,
+    Cause(
+        "no-last-of-every({sum}, {n})", "the last of every {n} {many} is left out{of}"
+    ): lambda n, at, _: at % n != n - 1,
+    Cause(
+        "last-block-overlaps({sum}, {n})",
+        "a last, partial block of {n} begins at {N} - {n} and counts {many} twice{within}",
+    ): (lambda n, at, size: 1 + ((at >= size - n) & (at < size - size % n) & (size % n > 0))),
+    Cause(
+        "last-repeated({sum}, {n})",
+        "the last {one} is counted again, up to a multiple of {n}{within}",
+    ): lambda n, at, size: 1 + (at == size - 1) * (-size % n),
 }
 """The weights of the elements of a sum."""
-PLACES: dict[str, Rule] = {
-    "the next {one}": lambda _, at, size: (at + 1) % size,
-    "the {one} before": lambda _, at, size: (at - 1) % size,
-    "the first {one}": lambda _, at, __: 0 * at,
-    "the last {one}": lambda _, at, size: 0 * at + size - 1,
-    "the other {one} of a pair": lambda _, at, size: np.where(at ^ 1 < size, at ^ 1, at),
-}
-BLOCK_PLACES: dict[str, Rule] = {
-    "the {one} before, within blocks of {n} {many}": lambda n, at, _: at - (at % n > 0),
-    "the first {one} of each block of {n}": lambda n, at, _: at - at % n,
-    "the last {one} of each block of {n}": lambda n, at, size: np.minimum(
-        at - at % n + n - 1, size - 1
+PLACES: dict[Cause, Rule] = {
+    Cause("of-next({steps}{one})", "the next {one}"): lambda _, at, size: (at + 1) % size,
+    Cause("of-before({steps}{one})", "the {one} before"): lambda _, at, size: (at - 1) % size,
+    Cause("of-first({steps}{one})", "the first {one}"): lambda _, at, __: 0 * at,
+    Cause("of-last({steps}{one})", "the last {one}"): lambda _, at, size: 0 * at + size - 1,
+    Cause("of-other-of-pair({steps}{one})", "the other {one} of a pair"): lambda _, at, size: (
+        np.where(at ^ 1 < size, at ^ 1, at)
     ),
-    "{one} i % {n}, not i": lambda n, at, _: at % n,
+}
+BLOCK_PLACES: dict[Cause, Rule] = {
+    Cause(
+        "of-before-in-blocks({steps}{one}, {n})", "the {one} before, within blocks of {n} {many}"
+    ): lambda n, at, _: at - (at % n > 0),
+    Cause(
+        "of-first-of-block({steps}{one}, {n})", "the first {one} of each block of {n}"
+    ): lambda n, at, _: at - at % n,
+    Cause(
+        "of-last-of-block({steps}{one}, {n})", "the last {one} of each block of {n}"
+    ): lambda n, at, size: np.minimum(at - at % n + n - 1, size - 1),
+    Cause("of-modulo({steps}{one}, {n})", "{one} i % {n}, not i"): lambda n, at, _: at % n,
 }
 """The places whose elements are used."""
 
 
-def weights(one: str, many: str, count: str, of: str = "") -> Iterator[tuple[str, Indexed]]:
-    """Yield the weights of elements in a wrong sum, with the words for them.
+def weights(one: str, many: str, count: str, of: str = "") -> Iterator[tuple[Cause, Indexed]]:
+    """Yield the weights of elements in a wrong sum, by cause.
 
     Parameters
     ----------
@@ -83,35 +107,38 @@ def weights(one: str, many: str, count: str, of: str = "") -> Iterator[tuple[str
 
     Examples
     --------
-    >>> rules = dict(weights("column", "columns", "D", of="the mean"))
-    >>> rules["the last, partial block of 4 columns is left out of the mean"](6)
+    >>> rules = {each.id: rule for each, rule in weights("column", "columns", "D", of="mean")}
+    >>> rules["no-partial-block(mean, column, 4)"](6)
     array([1., 1., 1., 1., 0., 0.])
     """
     names = {"of": f" of {of}" if of else "", "within": f" in {of}" if of else ""}
-    for words, rule in _named(WEIGHTS, BLOCK_WEIGHTS, one=one, many=many, N=count, **names):
-        yield words, lambda size, rule=rule: rule(size).astype(np.float64)  # type: ignore[misc]
+    names |= {"sum": f"{of}, {one}" if of else one, "one": one, "many": many, "N": count}
+    for cause, rule in _named(WEIGHTS, BLOCK_WEIGHTS, names):
+        yield cause, lambda size, rule=rule: rule(size).astype(np.float64)  # type: ignore[misc]
 
 
-def places(one: str, many: str, those: str) -> Iterator[tuple[str, Indexed]]:
-    """Yield the indices of wrong places, with a clause that begins with `those`.
+def places(one: str, many: str, those: str, steps: str = "") -> Iterator[tuple[Cause, Indexed]]:
+    """Yield the indices of wrong places of steps, by causes whose words begin with `those`.
 
     Examples
     --------
-    >>> dict(places("row", "rows", "beta is that"))["beta is that of the row before"](3)
+    >>> rules = {each.words: rule for each, rule in places("row", "rows", "beta is that")}
+    >>> rules["beta is that of the row before"](3)
     array([2, 0, 1])
     """
-    for words, rule in _named(PLACES, BLOCK_PLACES, one=one, many=many):
-        yield f"{those} of {words}", rule
+    names = {"steps": f"{steps}, " if steps else "", "one": one, "many": many}
+    for cause, rule in _named(PLACES, BLOCK_PLACES, names):
+        yield cause.with_words(f"{those} of {cause.words}"), rule
 
 
 def _named(
-    rules: Mapping[str, Rule], of_blocks: Mapping[str, Rule], **names: str
-) -> Iterator[tuple[str, Indexed]]:
-    for text, rule in rules.items():
-        yield text.format(**names), partial(_on_axis, rule, 1)
+    rules: Mapping[Cause, Rule], of_blocks: Mapping[Cause, Rule], names: Mapping[str, str]
+) -> Iterator[tuple[Cause, Indexed]]:
+    for cause, rule in rules.items():
+        yield cause.of(**names), partial(_on_axis, rule, 1)
     for n in BLOCKS:
-        for text, rule in of_blocks.items():
-            yield text.format(n=n, **names), partial(_on_axis, rule, n)
+        for cause, rule in of_blocks.items():
+            yield cause.of(n=n, **names), partial(_on_axis, rule, n)
 
 
 def _on_axis(rule: Rule, n: int, size: int) -> Array:

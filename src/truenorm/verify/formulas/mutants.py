@@ -1,7 +1,7 @@
 """What a result would be if one step of a formula were wrong.
 
-A mutant changes the numbers of some steps; its words, which follow "if", are made of the names of
-these steps. Nothing here knows an operation.
+A mutant changes the numbers of some steps; its cause is made of the names of these steps. Nothing
+here knows an operation.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas import indices
 from truenorm.verify.formulas.answers import Given
 from truenorm.verify.formulas.arithmetic import Floats, Values, count_along, part_of, result_of
@@ -99,7 +100,7 @@ def _behind(output: Node, steps: frozenset[Node]) -> list[Node]:
 Change = Callable[[Run, Node, list[Any]], Any]
 """Returns the numbers of a step, from those of its arguments."""
 Changes = Mapping[Node, Change]
-Mutants = Iterator[tuple[str, Changes]]
+Mutants = Iterator[tuple[Cause, Changes]]
 
 
 class Axis(NamedTuple):
@@ -202,12 +203,12 @@ class Formula:
         """Return sums along rows or units: see `by_pass`."""
         return self.by_pass([each for each in self.steps if each.op in SUMS and each.name])
 
-    def mutants(self) -> dict[str, Changes]:
-        """Return the changes of all mutants by their words."""
-        table: dict[str, Changes] = {}
+    def mutants(self) -> dict[Cause, Changes]:
+        """Return the changes of all mutants by their causes."""
+        table: dict[Cause, Changes] = {}
         for source in SOURCES:
-            for words, changes in source(self):
-                table.setdefault(words, changes)
+            for cause, changes in source(self):
+                table.setdefault(cause, changes)
         return table
 
 
@@ -222,6 +223,11 @@ def _listed(nodes: Sequence[Node], one: str, many: str) -> str:
     return f"{', '.join(others)} and {last} {many}" if others else f"{last} {one}"
 
 
+def _ids(nodes: Sequence[Node]) -> str:
+    """Return the steps in an id."""
+    return ", ".join(map(repr, nodes))
+
+
 def _terms(of: Formula) -> Mutants:
     """Yield terms that are left out; those behind the first also twice, or of the other sign."""
     for node in of.steps:
@@ -229,11 +235,17 @@ def _terms(of: Formula) -> Mutants:
             is_only = sum(term in each.args for each in of.steps) == 1 and term.op != "constant"
             verb, other = ("added", "subtracted") if node.op == "add" else ("subtracted", "added")
             out, within = ("", "") if is_only else (f" of {node!r}", f" in {node!r}")
-            wrong = {f"left out{out}": 0, f"{verb} twice{within}": 2}
-            wrong[f"{other}, not {verb}{within}"] = -1
-            for words, factor in [*wrong.items()][: 3 if place else 1]:
-                change = with_argument(place, partial(_scaled, factor))
-                yield f"{term!r} is {words}", {node: change}
+            wrong = {
+                0: ("no-term", f"left out{out}"),
+                2: ("term-twice", f"{verb} twice{within}"),
+                -1: ("term-negated", f"{other}, not {verb}{within}"),
+            }
+            for factor, (name, words) in [*wrong.items()][: 3 if place else 1]:
+                cause = Cause(
+                    f"{name}({term})" if is_only else f"{name}({term}, {node})",
+                    f"{term!r} is {words}",
+                )
+                yield cause, {node: with_argument(place, partial(_scaled, factor))}
 
 
 def _factors(of: Formula) -> Mutants:
@@ -242,10 +254,12 @@ def _factors(of: Formula) -> Mutants:
         if node.op in ("mul", "div") and node.args[0] is not node.args[1]:
             for place, factor in enumerate(node.args):
                 out = with_argument(place, lambda _, value: np.ones_like(value))
-                yield f"{factor!r} is left out of {node!r}", {node: out}
+                words = f"{factor!r} is left out of {node!r}"
+                yield Cause(f"no-factor({factor}, {node})", words), {node: out}
                 if factor.op != "constant":
                     twice = with_argument(place, lambda _, value: value * value)
-                    yield f"{factor!r} is applied twice in {node!r}", {node: twice}
+                    words = f"{factor!r} is applied twice in {node!r}"
+                    yield Cause(f"factor-twice({factor}, {node})", words), {node: twice}
 
 
 def _multiplied(of: Formula) -> Mutants:
@@ -257,9 +271,10 @@ def _multiplied(of: Formula) -> Mutants:
             for factor in factors:
                 if factor.op in ("constant", *MOVES) or not factor.axes <= node.axes:
                     continue
-                for words, power in (("multiplied", 1), ("divided", -1)) if factor != term else ():
+                for done, power in (("multiplied", 1), ("divided", -1)) if factor != term else ():
                     change = with_argument(place, partial(_times_step, factor, power))
-                    yield f"{term!r} is {words} by {factor!r} in {node!r}", {node: change}
+                    words = f"{term!r} is {done} by {factor!r} in {node!r}"
+                    yield Cause(f"term-{done}({term}, {factor}, {node})", words), {node: change}
 
 
 def _times_step(factor: Node, power: int, run: Run, values: Any) -> Any:
@@ -271,37 +286,44 @@ def _means(of: Formula) -> Mutants:
     within = {axis for part in of.means() for node in part for axis in node.settings[0]}
     outer = [each for each in of.axes[1:] if each.number not in within]
     for part in of.means():
-        are, sums = _listed(part, "is", "are"), _listed(part, "", "").rstrip()
-        divided: dict[str, Change] = {
-            f"{are} divided by {words}": partial(_over, size)
+        are, steps = _listed(part, "is", "are"), _ids(part)
+        sums = _listed(part, "", "").rstrip()
+        divided: dict[Cause, Change] = {
+            Cause(f"divided-by({steps}, {words})", f"{are} divided by {words}"): partial(
+                _over, size
+            )
             for words, size in divisors([of.axes[k].plural for k in part[0].settings[0]]).items()
         }
         if part[0].op == "mean":
-            divided[f"{are} a sum, not divided by n"] = _not_divided
+            divided[Cause(f"undivided({steps})", f"{are} a sum, not divided by n")] = _not_divided
         else:
-            divided[f"{are} averaged, not summed"] = _averaged
-        yield from ((words, dict.fromkeys(part, change)) for words, change in divided.items())
+            divided[Cause(f"averaged({steps})", f"{are} averaged, not summed")] = _averaged
+        yield from ((cause, dict.fromkeys(part, change)) for cause, change in divided.items())
         yield from _not_taken(of, part)
         one, many = of.name_of(part[0].settings[0])
-        for words, weights in indices.weights(one, many, "n", of=sums):
-            yield words, dict.fromkeys(part, partial(_weighted, weights, False))
+        for cause, weights in indices.weights(one, many, "n", of=sums):
+            yield cause, dict.fromkeys(part, partial(_weighted, weights, False))
             if part[0].op == "mean":
                 counted = partial(_weighted, weights, True)
-                yield f"{words}: it is divided by the rest", dict.fromkeys(part, counted)
+                words = f"{cause.words}: it is divided by the rest"
+                of_rest = Cause(f"{cause.id}-not-counted", words)
+                yield of_rest, dict.fromkeys(part, counted)
+        those = _listed(part, "is that", "are those")
         for axis in outer if of.is_backward(part[0]) else ():
-            words = f"{_listed(part, 'is that', 'are those')} of all {axis.plural}"
-            yield words, dict.fromkeys(part, changed(partial(_of_all, axis.number)))
+            cause = Cause(f"of-all({steps}, {axis.name})", f"{those} of all {axis.plural}")
+            yield cause, dict.fromkeys(part, changed(partial(_of_all, axis.number)))
         for n in indices.BLOCKS if 0 in part[0].axes else ():
-            words = f"{_listed(part, 'is that', 'are those')} of all rows of a block of {n}"
+            cause = Cause(f"of-block({steps}, {n})", f"{those} of all rows of a block of {n}")
             pooled = partial(indices.averaged_in_blocks, n)
-            yield words, dict.fromkeys(part, changed(lambda _, each, f=pooled: f(each)))  # type: ignore[misc]
+            yield cause, dict.fromkeys(part, changed(lambda _, each, f=pooled: f(each)))  # type: ignore[misc]
 
 
 def _not_taken(of: Formula, part: Sequence[Node]) -> Mutants:
     """Yield elements in place of their sum, where all steps behind it have elements of a unit."""
     whole = all(each.op != "first" for each in of.steps) and 0 in of.output.axes
     for node in part if len(part) == 1 and whole and of.is_backward(part[0]) else ():
-        yield f"{node!r} is not taken: {node.args[0]!r} is used", {node: partial(_argument, 0)}
+        words = f"{node!r} is not taken: {node.args[0]!r} is used"
+        yield Cause(f"not-taken({node})", words), {node: partial(_argument, 0)}
 
 
 def _over(size: Size, run: Run, node: Node, args: list[Any]) -> Any:
@@ -340,21 +362,22 @@ def _roots(of: Formula) -> Mutants:
     for node in of.steps:
         if node.op == "sigmoid":
             (z,) = node.args
-            yield f"exp({z!r}) overflows", {node: _overflowing}
+            yield Cause(f"exp-overflows({z})", f"exp({z!r}) overflows"), {node: _overflowing}
         if node.op != "inverse_root":
             continue
-        yield f"no root is taken in {node!r}", {node: lambda *at: 1 / at[2][0]}
+        words = f"no root is taken in {node!r}"
+        yield Cause(f"no-root({node})", words), {node: lambda *at: 1 / at[2][0]}
         (inside,) = node.args
         if inside.op != "add":
             continue
         w, eps = inside.args
-        yield f"{eps!r} is added to the root", {node: partial(_outside, w, eps)}
-        yield f"{node!r} is 1 where {w!r} is 0", {node: partial(_one_for_zero, w)}
+        cause = Cause(f"added-to-root({eps})", f"{eps!r} is added to the root")
+        yield cause, {node: partial(_outside, w, eps)}
+        cause = Cause(f"one-for-zero({node})", f"{node!r} is 1 where {w!r} is 0")
+        yield cause, {node: partial(_one_for_zero, w)}
         if w.op == "mean":
-            yield (
-                f"{eps!r} is added to the sum of squares, not to their mean",
-                {inside: partial(_added_to_sum, w)},
-            )
+            words = f"{eps!r} is added to the sum of squares, not to their mean"
+            yield Cause(f"added-to-sum({eps})", words), {inside: partial(_added_to_sum, w)}
 
 
 def _overflowing(run: Run, node: Node, args: list[Any]) -> Any:
@@ -379,34 +402,46 @@ def _functions(of: Formula) -> Mutants:
     Without it, exp overflows.
     """
     for node in of.steps:
-        for words, values in OTHER_FUNCTIONS.get(node.op, {}).items():
-            yield words.format(node), {node: partial(_of_argument, values)}
+        for name, words, values in OTHER_FUNCTIONS.get(node.op, ()):
+            yield (
+                Cause(f"{name}({node})", words.format(node)),
+                {node: partial(_of_argument, values)},
+            )
         if node.op == "exp" and node.args[0].op == "sub" and node.args[0].args[1].op == "largest":
             x, top = node.args[0].args
             unshifted: Changes = {top: times(0.0), node: partial(_not_shifted, x)}
-            yield f"{top!r} is not subtracted: exp overflows", unshifted
+            words = f"{top!r} is not subtracted: exp overflows"
+            yield Cause(f"exp-unshifted({top})", words), unshifted
         if node.op == "compare" and node.settings[0] != "equal":
-            yield f"{node!r} is reversed", {node: changed(lambda _, each: 1.0 - each)}
-            for words, value in (("true", 1.0), ("false", 0.0)):
+            cause = Cause(f"reversed({node})", f"{node!r} is reversed")
+            yield cause, {node: changed(lambda _, each: 1.0 - each)}
+            for answer, value in (("true", 1.0), ("false", 0.0)):
+                words = f"{node!r} is taken for {answer} everywhere"
                 always = changed(partial(_constant, value))
-                yield f"{node!r} is taken for {words} everywhere", {node: always}
+                yield Cause(f"always-{answer}({node})", words), {node: always}
         if node.op == "select":
             for place, branch in enumerate(node.args[1:], 1):
-                yield f"{branch!r} is taken everywhere", {node: partial(_argument, place)}
+                cause = Cause(f"one-branch({branch})", f"{branch!r} is taken everywhere")
+                yield cause, {node: partial(_argument, place)}
         if node.op == "power":
             for other in (node.settings[0] - 1, node.settings[0] + 1):
                 power = partial(_of_argument, partial(_power, other))
-                yield f"{node!r} has the exponent {other}", {node: power}
+                cause = Cause(f"exponent({node}, {other})", f"{node!r} has the exponent {other}")
+                yield cause, {node: power}
         if node.op == "first":
             words = f"all columns of {node!r} count, not the first part"
-            yield words, {node: partial(_argument, 0)}
+            yield Cause(f"all-columns({node})", words), {node: partial(_argument, 0)}
         if node.op == "take":
-            for words, by in (("after", 1), ("before", -1)):
-                yield f"{node!r} is the element {words} it", {node: partial(_taken_beside, by)}
+            for side, by in (("after", 1), ("before", -1)):
+                cause = Cause(f"element-{side}({node})", f"{node!r} is the element {side} it")
+                yield cause, {node: partial(_taken_beside, by)}
         if node.op == "rotate_half":
-            yield f"the sign of {node!r} is wrong", {node: times(-1)}
-            yield f"{node!r} rotates neighbours, not halves", {node: _neighbours_rotated}
-            yield f"{node!r} has no minus sign", {node: _halves_swapped}
+            for name, words, change in (
+                ("rotation-negated", f"the sign of {node!r} is wrong", times(-1)),
+                ("neighbours", f"{node!r} rotates neighbours, not halves", _neighbours_rotated),
+                ("no-minus", f"{node!r} has no minus sign", _halves_swapped),
+            ):
+                yield Cause(f"{name}({node})", words), {node: change}
 
 
 def _of_argument(function: Callable[[Any], Any], _: Run, __: Node, args: list[Any]) -> Any:
@@ -451,9 +486,9 @@ def _units(of: Formula) -> Mutants:
         for axis in of.axes:
             if all(axis.number in each.axes for each in nodes):
                 those = _listed(nodes, "is that", "are those")
-                for words, index in indices.places(axis.name, axis.plural, those):
+                for cause, index in indices.places(axis.name, axis.plural, those, _ids(nodes)):
                     move = partial(_right_placed, index, axis.number)
-                    yield words, dict.fromkeys(nodes, move)
+                    yield cause, dict.fromkeys(nodes, move)
 
 
 def _right_placed(index: Indexed, axis: int, run: Run, node: Node, _: list[Any]) -> Any:
@@ -469,16 +504,23 @@ def _inputs(of: Formula) -> Mutants:
     """Yield inputs of other columns or rows, exchanged or rounded ones, and gradients of 1."""
     for node in of.steps:
         if node.op == "given" and node.name in of.gradients:
-            yield f"{node!r} is left out: it is 1", {node: changed(partial(_constant, 1.0))}
+            cause = Cause(f"gradient-of-1({node})", f"{node!r} is left out: it is 1")
+            yield cause, {node: changed(partial(_constant, 1.0))}
     for group in of.inputs:
         for nodes in together_and_alone([each for each in group if each in of.steps]):
             yield from _misplaced(of, nodes)
             for kind in NARROW:
                 words = f"{_listed(nodes, 'is', 'are')} rounded to {kind}"
-                yield words, dict.fromkeys(nodes, to_type(kind))
+                yield (
+                    Cause(f"rounded({_ids(nodes)}, {kind})", words),
+                    dict.fromkeys(nodes, to_type(kind)),
+                )
         for one, other in combinations(group, 2):
             exchanged = {one: partial(_other, other), other: partial(_other, one)}
-            yield f"{one!r} and {other!r} are exchanged", exchanged
+            yield (
+                Cause(f"exchanged({one}, {other})", f"{one!r} and {other!r} are exchanged"),
+                exchanged,
+            )
 
 
 def _misplaced(of: Formula, nodes: Sequence[Node]) -> Mutants:
@@ -487,15 +529,16 @@ def _misplaced(of: Formula, nodes: Sequence[Node]) -> Mutants:
     axes = nodes[0].axes
     for axis in of.axes:
         if axis.number in axes:
-            for words, index in indices.places(axis.name, axis.plural, those):
-                yield words, dict.fromkeys(nodes, changed(partial(_placed, index, axis.number)))
+            for cause, index in indices.places(axis.name, axis.plural, those, _ids(nodes)):
+                yield cause, dict.fromkeys(nodes, changed(partial(_placed, index, axis.number)))
         elif axes and axis.number in of.output.axes:
             words = f"{read} indexed by {axis.name}, not by {of.name_of(sorted(axes))[0]}"
             by = partial(_indexed_by, axis.number, len(of.axes), next(iter(of.results.values())))
-            yield words, dict.fromkeys(nodes, changed(by))
+            cause = Cause(f"indexed-by({_ids(nodes)}, {axis.name})", words)
+            yield cause, dict.fromkeys(nodes, changed(by))
     if len(axes) > 1 and 0 not in axes:
-        for words, index in indices.places("column", "columns", those):
-            yield words, dict.fromkeys(nodes, changed(partial(_placed_among_all, index)))
+        for cause, index in indices.places("column", "columns", those, _ids(nodes)):
+            yield cause, dict.fromkeys(nodes, changed(partial(_placed_among_all, index)))
 
 
 def _placed_among_all(index: Indexed, _: Run, values: Any) -> Any:
@@ -522,7 +565,8 @@ def _roundings(of: Formula) -> Mutants:
     for kind in NARROW:
         for nodes in [*alone, *filter(None, statistics)]:
             words = f"{_listed(nodes, 'is', 'are')} rounded to {kind}"
-            yield words, dict.fromkeys(nodes, partial(_right_rounded, kind))
+            cause = Cause(f"rounded({_ids(nodes)}, {kind})", words)
+            yield cause, dict.fromkeys(nodes, partial(_right_rounded, kind))
 
 
 def _right_rounded(kind: str, run: Run, node: Node, _: list[Any]) -> Any:
@@ -547,30 +591,34 @@ def _other_steps(of: Formula) -> Mutants:
                     continue
                 name = "y" if other is result else repr(other)
                 change = with_argument(place, partial(_other, other))
-                yield f"{name} is used for {arg!r} in {node!r}", {node: change}
+                words = f"{name} is used for {arg!r} in {node!r}"
+                yield Cause(f"used-for({name}, {arg}, {node})", words), {node: change}
 
 
 def _outputs(of: Formula) -> Mutants:
     """Yield other results, and sums that lack terms or are summed in 16 bits."""
     for name, node in of.results.items():
         if node is not of.output and node.axes == of.output.axes:
-            yield f"it is {name}", {of.output: partial(_other, node)}
-    yield "nothing is written: it is 0", {of.output: times(0)}
+            yield Cause(f"is({name})", f"it is {name}"), {of.output: partial(_other, node)}
+    yield Cause("nothing-written", "nothing is written: it is 0"), {of.output: times(0)}
     if of.output.op != "sum":
         return
     summed = of.output.settings[0]
     for axis in of.axes:
         if axis.number in summed:
-            rules: dict[str, Indexed] = {
-                f"it is that of the {which} {axis.name}": partial(_only, place)
+            rules: dict[Cause, Indexed] = {
+                Cause(
+                    f"{which}-alone({axis.name})", f"it is that of the {which} {axis.name}"
+                ): partial(_only, place)
                 for which, place in (("first", 0), ("last", -1))
             }
             count = "n" if axis.number else "N"
-            for words, weights in (*rules.items(), *indices.weights(*axis[1:], count)):
+            for cause, weights in (*rules.items(), *indices.weights(*axis[1:], count)):
                 some = with_argument(0, partial(_weighted_along, weights, axis.number))
-                yield words, {of.output: some}
+                yield cause, {of.output: some}
     if summed:
-        yield "it is summed in the type of x", {of.output: _in_type_of_x}
+        cause = Cause("summed-in-type-of-x", "it is summed in the type of x")
+        yield cause, {of.output: _in_type_of_x}
 
 
 def _only(place: int, size: int) -> Array:

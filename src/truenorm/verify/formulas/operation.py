@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.answers import Answers
 from truenorm.verify.formulas.arithmetic import Arbs, Floats, Values, evaluate, result_of
 from truenorm.verify.formulas.cases import formula_cases
@@ -332,15 +333,15 @@ class FormulaOperation(Operation):
         """Return one number for each row as an array without the last axis of x."""
         return array.reshape(shape[:-1]) if name in self.columns else array
 
-    def hypotheses(self, output: str) -> Mapping[str, Hypothesis]:
-        """Return the mutants of an output by their words."""
-        return {words: partial(self._mutated, output, words) for words in self._mutants(output)}
+    def hypotheses(self, output: str) -> Mapping[Cause, Hypothesis]:
+        """Return the mutants of an output by their causes."""
+        return {cause: partial(self._mutated, output, cause) for cause in self._mutants(output)}
 
     def _unchanged(self, output: str) -> Hypothesis:
-        return partial(self._mutated, output, "")
+        return partial(self._mutated, output, None)
 
     @lru_cache(maxsize=RECENT)  # noqa: B019 (an operation is kept as long as its cases)
-    def _mutants(self, output: str) -> dict[str, Changes]:
+    def _mutants(self, output: str) -> dict[Cause, Changes]:
         results = {each.name: self.graph[each.name] for each in self.outputs}
         axes = [Axis(0, "row", "rows"), Axis(1, "column", "columns")]
         by_axes: dict[tuple[str, frozenset[int]], list[str]] = {}
@@ -354,13 +355,13 @@ class FormulaOperation(Operation):
     def _run(self, case: Case) -> Run:
         return Run(self.given_of(case), case.dtype)
 
-    def _mutated(self, output: str, words: str, case: Case) -> Float64s:
-        changes = self._mutants(output).get(words, {})
+    def _mutated(self, output: str, cause: Cause | None, case: Case) -> Float64s:
+        changes = {} if cause is None else self._mutants(output)[cause]
         return self.shaped(output, self._run(case).result(self.graph[output], changes), case)
 
-    def _scale_of(self, output: str, words: str, case: Case) -> Float64s:
+    def _scale_of(self, output: str, cause: Cause, case: Case) -> Float64s:
         """Return the natural scale of a mutant, or 0 where it has none."""
-        scale = self._run(case).scale(self.graph[output], self._mutants(output).get(words, {}))
+        scale = self._run(case).scale(self.graph[output], self._mutants(output).get(cause, {}))
         return self.shaped(output, np.nan_to_num(scale, posinf=0.0), case)
 
 

@@ -184,10 +184,10 @@ ADVICE = {
 """By check."""
 
 
-def advice(symptom: Symptom, slope: float | None, cause: str) -> Advice:
-    """Return why a symptom matters and what to try; a likely cause comes first."""
+def advice(symptom: Symptom, slope: float | None, *, named: bool) -> Advice:
+    """Return why a symptom matters and what to try; a likely cause that is named comes first."""
     by_check = ADVICE.get(symptom.guard) or _accuracy_advice(symptom, slope)
-    return by_check._replace(to_try=WITH_CAUSE) if cause else by_check
+    return by_check._replace(to_try=WITH_CAUSE) if named else by_check
 
 
 def _accuracy_advice(symptom: Symptom, slope: float | None) -> Advice:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from truenorm.verify.calls import ALONE, PLAIN
+from truenorm.verify.causes import Cause, depends_on_calls
 from truenorm.verify.diagnosis import behaviour, repeats
 from truenorm.verify.diagnosis.accuracy import (
     UNKNOWN,
@@ -19,13 +20,11 @@ from truenorm.verify.diagnosis.accuracy import (
 from truenorm.verify.diagnosis.behaviour import CaseRecords, Explain
 from truenorm.verify.diagnosis.matches import Evidence
 from truenorm.verify.diagnosis.patterns import (
-    Description,
     describe,
     describe_growth,
     describe_overflow,
     describe_stale,
 )
-from truenorm.verify.diagnosis.repeats import depends_on_calls
 from truenorm.verify.grading.consequences import CONSEQUENCES
 from truenorm.verify.grading.output_grades import kappa_of
 from truenorm.verify.grading.report import ACCURACY, Recipe
@@ -123,7 +122,7 @@ def _states(diagnoses: Diagnoses) -> dict[Place, Diagnosis]:
     return {
         (dtype, output): diagnosis
         for (_, dtype, output), diagnosis in diagnoses.items()
-        if depends_on_calls(diagnosis.cause)
+        if depends_on_calls(diagnosis.causes)
     }
 
 
@@ -153,19 +152,19 @@ def _diagnose_output(
     # A cause of errors in the domain comes first: beyond it, kernels fail for other reasons, too.
     within = [each for each in evidence if each.correct or each.case.name in inside]
     matching = _search(within, hypotheses, ordinary=ordinary)
-    if not matching.cause and len(within) < len(evidence):
+    if not matching.causes and len(within) < len(evidence):
         matching = _search(evidence, hypotheses, ordinary=ordinary)
-    if state and (right_alone or not matching.cause):
+    if state and (right_alone or not matching.causes):
         return dict.fromkeys(OF_ACCURACY, state)
     diagnosis = matching
-    if not matching.cause:
+    if not matching.causes:
         described = _described(evidence, hypotheses, ordinary=ordinary)
-        diagnosis = Diagnosis(described.words, matching.tried, described.shares)
+        diagnosis = described._replace(tried=matching.tried)
     if ordinary:
         not_finite = any(each.guard == "finite" for each in on_ordinary)
         return dict.fromkeys(["ordinary", *["finite"][:not_finite]], diagnosis)
     return dict.fromkeys(["growth", "rounding"], diagnosis) | _of_not_finite(
-        evidence, diagnosis, explained=bool(matching.cause)
+        evidence, diagnosis, explained=bool(matching.causes)
     )
 
 
@@ -185,7 +184,7 @@ def _evidence(results: Iterable[MeasuredResult], *, ordinary: bool) -> list[Evid
 
 
 def _search(
-    evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis], *, ordinary: bool
+    evidence: Sequence[Evidence], hypotheses: Mapping[Cause, Hypothesis], *, ordinary: bool
 ) -> Diagnosis:
     """Search for a hypothesis that explains an output.
 
@@ -193,18 +192,18 @@ def _search(
     output may have two bugs.
     """
     diagnosis = diagnose(evidence, hypotheses, by_size=ordinary)
-    if ordinary and not diagnosis.cause:
+    if ordinary and not diagnosis.causes:
         easy = [each for each in evidence if kappa_of(each.case) <= WELL_CONDITIONED]
         diagnosis = diagnose(easy, hypotheses, by_size=False) if easy else diagnosis
     return diagnosis
 
 
 def _described(
-    evidence: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis], *, ordinary: bool
-) -> Description:
+    evidence: Sequence[Evidence], hypotheses: Mapping[Cause, Hypothesis], *, ordinary: bool
+) -> Diagnosis:
     """Describe the errors of a result that no hypothesis explains."""
     if stale := describe_stale(evidence):
-        return Description(stale)
+        return stale
     if not ordinary:
         return describe_growth(evidence)
     return describe([each for each in evidence if each.case.kind == "ordinary"], hypotheses)
@@ -218,14 +217,19 @@ def _of_not_finite(
         return {"finite": diagnosis}
     if not evidence[0].case.operation.is_rows(evidence[0].output):
         return {}
-    cause = describe_overflow(evidence, diagnosis.cause)
-    return {"finite": Diagnosis(cause, diagnosis.tried)}
+    cause = describe_overflow(evidence, diagnosis.causes)
+    return {"finite": _only(cause, diagnosis.tried)}
+
+
+def _only(cause: Cause | None, tried: int = 0) -> Diagnosis:
+    """Return the diagnosis with a cause, or with none."""
+    return Diagnosis((cause,) if cause else (), tried)
 
 
 def _diagnose_bias(symptoms: Iterable[Symptom], measured: Sequence[MeasuredResult]) -> Diagnoses:
     """Diagnose results that are not rounded to nearest."""
     return {
-        (each.guard, *each.type_and_output): Diagnosis(explain_bias(each.output, measured), 0)
+        (each.guard, *each.type_and_output): _only(explain_bias(each.output, measured))
         for each in symptoms
         if each.guard == "biased"
     }
@@ -237,7 +241,7 @@ def _diagnose_by_state(symptoms: Collection[Symptom], diagnoses: Diagnoses) -> D
     A cause of inaccuracy that was found from the results is kept.
     """
     states = _states(diagnoses)
-    found = {key for key, diagnosis in diagnoses.items() if diagnosis.cause}
+    found = {key for key, diagnosis in diagnoses.items() if diagnosis.causes}
     by_state: Diagnoses = {}
     for each in symptoms:
         key = (each.guard, *each.type_and_output)
@@ -277,4 +281,4 @@ def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) ->
         return Diagnosis(*codes.find_cause(output, runs, special=True))
     if codes is not None and guard not in OF_CALLS:
         return UNKNOWN
-    return Diagnosis(EXPLANATIONS[guard](output, evidence), 0)
+    return _only(EXPLANATIONS[guard](output, evidence))

@@ -9,8 +9,8 @@ import numpy as np
 
 from truenorm.tools.text import counted
 from truenorm.verify.calls import PLAIN
-from truenorm.verify.diagnosis.accuracy import EXPLAINED, UNKNOWN, Diagnosis, without_match
-from truenorm.verify.diagnosis.repeats import depends_on_calls
+from truenorm.verify.causes import depends_on_calls
+from truenorm.verify.diagnosis.accuracy import EXPLAINED, UNKNOWN, Diagnosis
 from truenorm.verify.grading.advice import ADVICE, advice
 from truenorm.verify.grading.report import ACCURACY, BATCH_INVARIANT, Finding, Grade
 from truenorm.verify.grading.reproducer import reproducer
@@ -53,8 +53,9 @@ def make_findings(
         if guard == "raised" and not_run:
             text += f"; {counted(not_run, 'case')} skipped after that"
         verdict = GUARDS.get(guard, ACCURACY)
-        of_state = depends_on_calls(diagnosis.cause)
-        matters, to_try = ADVICE["history"] if of_state else advice(shown, slope, diagnosis.cause)
+        of_state = depends_on_calls(diagnosis.causes)
+        named = bool(diagnosis.causes)
+        matters, to_try = ADVICE["history"] if of_state else advice(shown, slope, named=named)
         findings.append(
             Finding(
                 guard,
@@ -67,12 +68,14 @@ def make_findings(
                 shown.case.sources,
                 len({each.case.name for each in groups[guard, dtype, output]}) - 1,
                 reproducer(shown, spec, after_others=of_state),
-                diagnosis.explained(shown.case.name),
+                diagnosis.words(shown.case.name),
                 diagnosis.tried,
                 tuple(sorted({each.case.family for each in groups[guard, dtype, output]})),
                 slope if verdict == ACCURACY else None,
                 matters,
                 to_try,
+                causes=diagnosis.causes,
+                matched=bool(diagnosis.match),
                 warning=batch == "warn" and verdict == BATCH_INVARIANT,
             )
         )
@@ -122,12 +125,12 @@ def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tup
 
 def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
     """Return True if a finding has the cause of another finding, or may be that cause."""
-    if other.cause and without_match(one.cause) == without_match(other.cause):
+    if other.causes and one.causes == other.causes:
         return True
     same_result = (one.dtype, one.output) == (other.dtype, other.output)
-    if one.guard == "ordinary" and one.cause and same_result and not other.cause:
+    if one.guard == "ordinary" and one.causes and same_result and not other.causes:
         return other.guard in ON_SPECIAL_ROWS
-    if other.cause or not one.verdict == other.verdict == ACCURACY:
+    if other.causes or not one.verdict == other.verdict == ACCURACY:
         return False
     if one.output not in forward or other.output in forward or one.dtype != other.dtype:
         return False

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.operation import EVERYWHERE, Domain, Operation, Quantization
 
 GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
@@ -90,8 +91,9 @@ class Finding:
     """A symptom, a case that shows it, and a script that reproduces it.
 
     `guard` is the check that failed; `verdict` is the verdict it decides, or ``accuracy``.
-    `cause` is the likely cause, or empty if unknown; `tried` is the number of hypotheses that
-    were compared. `matters` says why it matters, `to_try` what to do first. `follows` is the
+    `cause` is the likely cause in words, or empty if unknown, and `causes` are the same as data;
+    `tried` is the number of hypotheses that were compared, and `matched` is True if one of them
+    predicts the result. `matters` says why it matters, `to_try` what to do first. `follows` is the
     number of the finding, counted from 1, whose cause explains this one, or 0. A `warning` does
     not fail the report. With a baseline, a finding is either `known`, and `reason` is the reason
     given there, or `new` says what the baseline does not contain.
@@ -113,6 +115,8 @@ class Finding:
     slope: float | None = None  # the power of kappa with which the error grows
     matters: str = ""
     to_try: str = ""
+    causes: tuple[Cause, ...] = ()
+    matched: bool = False
     follows: int = 0
     warning: bool = False
     known: bool = False
@@ -175,6 +179,8 @@ class Recipe:
     output : str
     explanation : str
         The roundings that explain the bits if no recipe does, or the roundings of backward.
+    causes : tuple of Cause
+        The same as data.
     tried : int
         The number of roundings and hypotheses that were compared if no recipe matches.
     way : str
@@ -189,6 +195,7 @@ class Recipe:
     same: dict[str, tuple[str, ...]]
     output: str = "y"
     explanation: str = ""
+    causes: tuple[Cause, ...] = ()
     tried: int = 0
     way: str = ""
     ways: dict[str, float] = field(default_factory=dict)

@@ -13,8 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.diagnosis.accuracy import Diagnosis
-from truenorm.verify.diagnosis.bits import SAME_RECIPE, Bits, describe_recipe, diagnose_bits
+from truenorm.verify.diagnosis.bits import (
+    SAME_RECIPE,
+    Bits,
+    bits_of,
+    describe_recipe,
+    diagnose_bits,
+)
 from truenorm.verify.grading.report import Grade, Recipe
 from truenorm.verify.grading.symptoms import MeasuredResult, Symptom, first_index
 from truenorm.verify.operation import Case, Quantization, RecipeResult, Results
@@ -172,7 +179,7 @@ def identify_forward(
         return recipe
     found = diagnose_bits([(one.case, one.result) for one, _ in evidence], recipe.output)
     tried = len(evidence[0][1]) + found.tried
-    return replace(recipe, explanation=found.cause, tried=tried)
+    return replace(recipe, causes=found.causes, explanation=found.words(), tried=tried)
 
 
 def identify_backward(evidence: RecipeEvidence) -> Recipe:
@@ -181,7 +188,8 @@ def identify_backward(evidence: RecipeEvidence) -> Recipe:
     if recipe.name in ("", next(iter(evidence[0][1]))):  # the first recipe has no roundings
         return recipe
     words = f"backward computes {recipe.output} from {recipe.name} rounded to {recipe.dtype}"
-    return replace(recipe, explanation=words)
+    cause = Cause(f"backward-recipe({recipe.name})", words)
+    return replace(recipe, causes=(cause,), explanation=words)
 
 
 def recipe_symptoms(
@@ -231,11 +239,14 @@ def diagnose_recipes(
     for each in symptoms:
         if each.guard == "recipe":
             recipe = by_type[each.case.dtype]
-            cause = recipe.explanation
+            found = Diagnosis(
+                recipe.causes, recipe.tried, match=bits_of(each.output), output=each.output
+            )
             if recipe.name:
-                descriptions = each.case.operation.knowledge.recipe_names
-                cause = describe_recipe(descriptions, each.output, recipe.full_name)
-            diagnoses["recipe", recipe.dtype, each.output] = Diagnosis(cause, recipe.tried)
+                names = each.case.operation.knowledge.recipe_names
+                other = describe_recipe(names, each.output, recipe.full_name)
+                found = found._replace(causes=(other,), match="")
+            diagnoses["recipe", recipe.dtype, each.output] = found
     return diagnoses
 
 
@@ -285,7 +296,7 @@ def _nearest(one: MeasuredResult) -> NDArray[np.bool_]:
     return expected(one.case).element_errors(one.output, one.result).correct
 
 
-def explain_bias(output: str, measured: Iterable[MeasuredResult]) -> str:
+def explain_bias(output: str, measured: Iterable[MeasuredResult]) -> Cause | None:
     """Return the direction in which an output is rounded, if it is the same everywhere."""
     towards_zero = down = True
     for one in measured:
@@ -295,5 +306,5 @@ def explain_bias(output: str, measured: Iterable[MeasuredResult]) -> str:
             towards_zero &= bool((np.abs(result) <= np.abs(exact)).all())
             down &= bool((result <= exact).all())
     if towards_zero:
-        return f"{output} is truncated, not rounded to nearest"
-    return f"{output} is rounded down" if down else ""
+        return Cause("truncated", f"{output} is truncated, not rounded to nearest")
+    return Cause("rounded-down", f"{output} is rounded down") if down else None

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.steps import Changes, Step, Steps
 from truenorm.verify.types import Float64s
 
-Table = dict[str, Changes]
-"""By the text of a hypothesis: the steps that it replaces."""
+Table = dict[Cause, Changes]
+"""By cause: the steps that a hypothesis replaces."""
 NARROW = ("float16", "bfloat16")
 R = "1/sqrt(... + eps)"
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.changes import R, changed
 from truenorm.verify.norms.hypotheses import STEPS_OF
@@ -47,19 +48,20 @@ def _term(norm: Norm, value: Step) -> Hypothesis:
 def _error_terms(norm: Norm, output: str) -> list[ErrorTerms]:
     """Return the errors of an output if one number of each row or column is wrong."""
 
-    def of_rows(words: str, *values: Step, is_factor: bool = False) -> ErrorTerms:
-        return ErrorTerms(words, 1, tuple(_term(norm, each) for each in values), is_factor)
+    def of_rows(step: str, words: str, *values: Step, is_factor: bool = False) -> ErrorTerms:
+        terms = tuple(_term(norm, each) for each in values)
+        return ErrorTerms(step, words, 1, terms, is_factor)
 
-    def of_columns(words: str, *values: Step) -> ErrorTerms:
-        return ErrorTerms(words, 0, tuple(_term(norm, each) for each in values))
+    def of_columns(step: str, *values: Step) -> ErrorTerms:
+        return ErrorTerms(step, step, 0, tuple(_term(norm, each) for each in values))
 
     if output == "y":
         scale: Step = lambda at: at["gain"] * at["xhat"]  # noqa: E731
         shift: Step = lambda at: at["gain"]  # noqa: E731
-        terms = [of_rows(R, scale, is_factor=True)]
+        terms = [of_rows("r", R, scale, is_factor=True)]
         if norm.centred:
-            terms.append(of_rows("the mean that is subtracted", shift))
-            terms.append(of_rows(f"the mean and {R}", scale, shift))
+            terms.append(of_rows("mean", "the mean that is subtracted", shift))
+            terms.append(of_rows("mean, r", f"the mean and {R}", scale, shift))
         terms.append(of_columns("gamma", lambda at: at["xhat"]))
         if "beta" in norm.parameters:
             terms.append(of_columns("beta", lambda at: at.column(1.0)))
@@ -68,32 +70,35 @@ def _error_terms(norm: Norm, output: str) -> list[ErrorTerms]:
         in_mean: Step = lambda at: at["r"]  # noqa: E731
         projected: Step = lambda at: at["r"] * at["xhat"]  # noqa: E731
         terms = [
-            of_rows(f"{R}, by which it is multiplied,", lambda at: at["dnorm"], is_factor=True),
-            of_rows("mean(g*xhat)", projected),
+            of_rows(
+                "r", f"{R}, by which it is multiplied,", lambda at: at["dnorm"], is_factor=True
+            ),
+            of_rows("mean-gxhat", "mean(g*xhat)", projected),
         ]
         if norm.centred:
-            terms.append(of_rows("mean(g)", in_mean))
-            terms.append(of_rows("mean(g) and mean(g*xhat)", in_mean, projected))
+            terms.append(of_rows("mean-g", "mean(g)", in_mean))
+            words = "mean(g) and mean(g*xhat)"
+            terms.append(of_rows("mean-g, mean-gxhat", words, in_mean, projected))
         return terms
     return []
 
 
 MIXED = {
-    f"the mean and {R} are those": ("mean", "r"),
-    f"{R} is that": ("r",),
-    "gamma is that": ("gain",),
-    "beta is that": ("beta",),
-    "eps is that": ("eps",),
-    "it is that": ("y", "dx", "dgamma", "dbeta"),
+    Cause("mean, r", f"the mean and {R} are those"): ("mean", "r"),
+    Cause("r", f"{R} is that"): ("r",),
+    Cause("gamma", "gamma is that"): ("gain",),
+    Cause("beta", "beta is that"): ("beta",),
+    Cause("eps", "eps is that"): ("eps",),
+    Cause("result", "it is that"): ("y", "dx", "dgamma", "dbeta"),
 }
-"""Steps whose results may be cached by mistake."""
+"""Steps whose results may be cached by mistake; the words continue with the call."""
 
 
-def _mixtures(norm: Norm, output: str) -> dict[str, Mixture]:
+def _mixtures(norm: Norm, output: str) -> dict[Cause, Mixture]:
     """Return an output with steps of another case, by the name of the steps."""
     return {
-        words: partial(_mixed, norm, output, steps)
-        for words, steps in MIXED.items()
+        cause: partial(_mixed, norm, output, steps)
+        for cause, steps in MIXED.items()
         if STEPS_OF[output] & {*steps} and (norm.centred or "mean" not in steps)
     }
 
@@ -107,15 +112,17 @@ def _of_others(others: Steps, name: str, _: Steps) -> Float64s:
     return others[name]
 
 
-def _clamped_steps(norm: Norm, output: str) -> dict[str, Clamped]:
+def _clamped_steps(norm: Norm, output: str) -> dict[Cause, Clamped]:
     """Return an output with a clamped step, by the name of the step."""
     row = "x + residual" if norm.adds else "x"
-    steps = {row: "rows", "xhat": "xhat"}
+    steps = {"rows": row, "xhat": "xhat"}
     if norm.centred:
-        steps[f"{row} - mean"] = "c"
+        steps["c"] = f"{row} - mean"
     return {
-        words: partial(_with_clamped, norm, output, step)
-        for words, step in steps.items()
+        Cause(f"clamped({step})", f"{words} is clamped"): partial(
+            _with_clamped, norm, output, step
+        )
+        for step, words in steps.items()
         if step in STEPS_OF[output]
     }
 
@@ -128,30 +135,36 @@ SumSteps = dict[str, Callable[[Way, Steps], Float64s]]
 """Steps that take a sum in a way."""
 
 
-def _sums(norm: Norm, output: str) -> dict[str, Summed]:
+def _sums(norm: Norm, output: str) -> dict[Cause, Summed]:
     """Return an output with sums that are taken in a way, by a clause for the sums."""
     squares: SumSteps = {"w": mean_square}
     products: SumSteps = {"projection": _projection}
-    sums = {"squares are summed": squares, "the terms of mean(g*xhat) are summed": products}
+    sums = {
+        Cause("squares-summed", "squares are summed"): squares,
+        Cause("mean-gxhat-summed", "the terms of mean(g*xhat) are summed"): products,
+    }
     if norm.centred:
         centre: SumSteps = {"mean": partial(_mean_of, "rows")}
         mean_g: SumSteps = {"mean_g": partial(_mean_of, "g")}
         sums |= {
-            "the mean is summed": centre,
-            "both sums of a row are added": centre | squares,
-            "the variance is computed in one pass, as mean(x^2) - mean^2, with sums": {
-                "mean": partial(_mean_of, "rows"),
-                "w": _square_less_square,
-            },
-            "mean(g) is summed": mean_g,
-            "mean(g) and mean(g*xhat) are summed": mean_g | products,
-            "all sums of a row are added": centre | squares | mean_g | products,
+            Cause("mean-summed", "the mean is summed"): centre,
+            Cause("both-sums-added", "both sums of a row are added"): centre | squares,
+            Cause(
+                "one-pass-summed",
+                "the variance is computed in one pass, as mean(x^2) - mean^2, with sums",
+            ): {"mean": partial(_mean_of, "rows"), "w": _square_less_square},
+            Cause("mean-g-summed", "mean(g) is summed"): mean_g,
+            Cause("means-summed", "mean(g) and mean(g*xhat) are summed"): mean_g | products,
+            Cause("all-sums-added", "all sums of a row are added"): (
+                centre | squares | mean_g | products
+            ),
         }
     for name, terms in SUMMANDS.items():
-        sums[f"rows are added to {name}"] = {name: partial(sum_of_rows, terms)}
+        cause = Cause(f"rows-added({name})", f"rows are added to {name}")
+        sums[cause] = {name: partial(sum_of_rows, terms)}
     return {
-        words: partial(_with_sums, norm, output, steps)
-        for words, steps in sums.items()
+        cause: partial(_with_sums, norm, output, steps)
+        for cause, steps in sums.items()
         if STEPS_OF[output] & steps.keys()
     }
 
@@ -202,9 +215,18 @@ def _growth(norm: Norm) -> Growth:
         ),
         (2, 1),
         (
-            f"the variance is computed in one pass, as mean({row}^2) - mean^2: it has the "
-            "rounding error of the square of the mean",
-            "the mean is held in one number, and its rounding error shifts the whole row",
+            Cause(
+                "one-pass",
+                f"the variance is computed in one pass, as mean({row}^2) - mean^2: it has the "
+                "rounding error of the square of the mean",
+            ),
+            Cause(
+                "mean-in-one-number",
+                "the mean is held in one number, and its rounding error shifts the whole row",
+            ),
         ),
-        f"{row} is scaled before the mean is subtracted, so that large terms cancel",
+        Cause(
+            "scaled-before-mean",
+            f"{row} is scaled before the mean is subtracted, so that large terms cancel",
+        ),
     )

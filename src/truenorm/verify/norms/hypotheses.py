@@ -1,7 +1,6 @@
 """Hypotheses: the results of a norm if one of its steps were wrong in a known way.
 
-The tables map the text of a hypothesis, which follows "if", to the steps that it replaces. In a
-text, "it" is the result that is diagnosed.
+The tables map causes to the steps that they replace.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.rounding import rounded, truncated
 from truenorm.verify.norms.changes import (
     NARROW,
@@ -44,41 +44,60 @@ def of_results(norm: Norm) -> Table:
 
 
 def _of_gain(norm: Norm) -> Table:
+    without = "no-term(gamma)" if norm.gain == "zero-centred" else "no-gamma"
     table: Table = {
-        "gamma is left out": {"gain": constant(1.0)},
-        "the sign of the gain is lost": changed(lambda _, gain: np.abs(gain), "gain"),
-        "gamma has the other sign": {"gain": lambda at: _offset(at) - at.input("gamma", 1.0)},
-        "gamma is rounded to the type of x": {"gain": partial(_with_gamma, _gain_in_type_of_x)},
-        "the bytes of gamma are read as numbers of the type of x": {
-            "gain": partial(_with_gamma, _gain_from_bytes)
+        Cause(without, "gamma is left out"): {"gain": constant(1.0)},
+        Cause("gain-without-sign", "the sign of the gain is lost"): changed(
+            lambda _, gain: np.abs(gain), "gain"
+        ),
+        Cause("gamma-negated", "gamma has the other sign"): {
+            "gain": lambda at: _offset(at) - at.input("gamma", 1.0)
         },
-        "0 is used for a gamma that is None": {"gain": partial(_default, "gain", "gamma", 0.0)},
-        "the gain is squared": changed(lambda _, gain: gain**2, "gain"),
+        Cause("gamma-in-type-of-x", "gamma is rounded to the type of x"): {
+            "gain": partial(_with_gamma, _gain_in_type_of_x)
+        },
+        Cause(
+            "gamma-bytes-as-type-of-x", "the bytes of gamma are read as numbers of the type of x"
+        ): {"gain": partial(_with_gamma, _gain_from_bytes)},
+        Cause("none-gamma-as-0", "0 is used for a gamma that is None"): {
+            "gain": partial(_default, "gain", "gamma", 0.0)
+        },
+        Cause("gain-squared", "the gain is squared"): changed(lambda _, gain: gain**2, "gain"),
         **_of_columns("gamma", "gain"),
-        "x is multiplied by the gain before it is normalized": {"y": _gain_first},
-        "x is multiplied by the gain before the mean is subtracted": {
+        Cause("gain-before-norm", "x is multiplied by the gain before it is normalized"): {
+            "y": _gain_first
+        },
+        Cause("gain-before-mean", "x is multiplied by the gain before the mean is subtracted"): {
             "y": lambda at: (at["rows"] * at["gain"] - at["mean"]) * at["r"] + at["beta"]
         },
-        "xhat is divided by the gain, not multiplied": changed(lambda _, gain: 1 / gain, "gain"),
+        Cause("xhat-over-gain", "xhat is divided by the gain, not multiplied"): changed(
+            lambda _, gain: 1 / gain, "gain"
+        ),
     }
-    offsets = {"the gain is 1 + gamma, and not gamma": 1.0}
+    offsets = {Cause("gain-1-plus-gamma", "the gain is 1 + gamma, and not gamma"): 1.0}
     if norm.gain == "zero-centred":
         offsets = {
-            "the gain is gamma, and not 1 + gamma": -1.0,
-            "the gain is 2 + gamma, and not 1 + gamma": 1.0,
+            Cause("gain-without-1", "the gain is gamma, and not 1 + gamma"): -1.0,
+            Cause("gain-2-plus-gamma", "the gain is 2 + gamma, and not 1 + gamma"): 1.0,
         }
-    for text, offset in offsets.items():
-        table[text] = {"gain": partial(_with_gamma, partial(_shifted_gain, offset))}
+    for cause, offset in offsets.items():
+        table[cause] = {"gain": partial(_with_gamma, partial(_shifted_gain, offset))}
     return table
 
 
 def _of_columns(name: str, *steps: str) -> Table:
     """Return hypotheses about numbers that belong to other columns."""
     return {
-        f"{name} is that of the next column": changed(lambda _, each: np.roll(each, -1), *steps),
-        f"{name} is that of the column before": changed(lambda _, each: np.roll(each, 1), *steps),
-        f"{name} is in reverse order": changed(lambda _, each: each[::-1], *steps),
-        f"{name} is that of the first column": changed(
+        Cause(f"of-next({name}, column)", f"{name} is that of the next column"): changed(
+            lambda _, each: np.roll(each, -1), *steps
+        ),
+        Cause(f"of-before({name}, column)", f"{name} is that of the column before"): changed(
+            lambda _, each: np.roll(each, 1), *steps
+        ),
+        Cause(f"reversed({name})", f"{name} is in reverse order"): changed(
+            lambda _, each: each[::-1], *steps
+        ),
+        Cause(f"of-first({name}, column)", f"{name} is that of the first column"): changed(
             lambda _, each: np.full_like(each, each[0]), *steps
         ),
     }
@@ -120,15 +139,22 @@ def _gain_from_bytes(at: Steps, gamma: Array) -> Float64s:
 
 def _of_beta() -> Table:
     return {
-        "1 is used for a beta that is None": {"beta": partial(_default, "beta", "beta", 1.0)},
-        "beta is left out": {"beta": constant(0.0)},
+        Cause("none-beta-as-1", "1 is used for a beta that is None"): {
+            "beta": partial(_default, "beta", "beta", 1.0)
+        },
+        Cause("no-term(beta)", "beta is left out"): {"beta": constant(0.0)},
         **_of_columns("beta", "beta"),
-        "beta is added twice": scaled(2, "beta"),
-        "beta is subtracted": scaled(-1, "beta"),
-        "beta is multiplied by gamma, too": changed(lambda at, beta: beta * at["gain"], "beta"),
-        "y is beta alone": {"y": lambda at: 0 * at["rows"] + at["beta"]},
-        "gamma and beta are left out": {"gain": constant(1.0), "beta": constant(0.0)},
-        "gamma and beta are exchanged": {
+        Cause("term-twice(beta)", "beta is added twice"): scaled(2, "beta"),
+        Cause("beta-subtracted", "beta is subtracted"): scaled(-1, "beta"),
+        Cause("beta-times-gamma", "beta is multiplied by gamma, too"): changed(
+            lambda at, beta: beta * at["gain"], "beta"
+        ),
+        Cause("beta-alone", "y is beta alone"): {"y": lambda at: 0 * at["rows"] + at["beta"]},
+        Cause("no-gamma-no-beta", "gamma and beta are left out"): {
+            "gain": constant(1.0),
+            "beta": constant(0.0),
+        },
+        Cause("exchanged(gamma, beta)", "gamma and beta are exchanged"): {
             "gain": lambda at: at.input("beta", 0.0),
             "beta": lambda at: at.right("gain"),
         },
@@ -137,27 +163,46 @@ def _of_beta() -> Table:
 
 def _of_y() -> Table:
     table: Table = {
-        "nothing is written: it is 0": scaled(0, "y", "sum", "dx", "dresidual", "dgamma", "dbeta"),
-        f"the row is not multiplied by {R}": {"y": lambda at: at["c"] * at["gain"] + at["beta"]},
-        "the row is returned as it is": {"y": lambda at: at["rows"]},
-        f"the row is multiplied by {R} twice": {
+        Cause("nothing-written", "nothing is written: it is 0"): scaled(
+            0, "y", "sum", "dx", "dresidual", "dgamma", "dbeta"
+        ),
+        Cause("no-r", f"the row is not multiplied by {R}"): {
+            "y": lambda at: at["c"] * at["gain"] + at["beta"]
+        },
+        Cause("row-as-it-is", "the row is returned as it is"): {"y": lambda at: at["rows"]},
+        Cause("r-twice", f"the row is multiplied by {R} twice"): {
             "y": lambda at: at["xhat"] * at["r"] * at["gain"] + at["beta"]
         },
-        "y is truncated, not rounded": changed(lambda at, y: truncated(y, at.y_type), "y"),
-        "the last element of a row of odd width also overwrites the first of the next row": {
-            "y": _overwritten_starts
-        },
-        "rows beyond 65,535 are not written": changed(_without_late_rows, "y"),
-        "the elements are written column by column": changed(
+        Cause("y-truncated", "y is truncated, not rounded"): changed(
+            lambda at, y: truncated(y, at.y_type), "y"
+        ),
+        Cause(
+            "odd-width-overwrites-next-row",
+            "the last element of a row of odd width also overwrites the first of the next row",
+        ): {"y": _overwritten_starts},
+        Cause("rows-beyond-65535-unwritten", "rows beyond 65,535 are not written"): changed(
+            _without_late_rows, "y"
+        ),
+        Cause("written-by-columns", "the elements are written column by column"): changed(
             lambda _, y: y.T.reshape(y.shape), "y", "dx"
         ),
-        "x is read column by column": changed(lambda _, rows: rows.T.reshape(rows.shape), "rows"),
-        "the rows are those of the next row": changed(lambda _, y: np.roll(y, -1, axis=0), "y"),
-        "the rows are those of the row before": changed(lambda _, y: np.roll(y, 1, axis=0), "y"),
+        Cause("x-read-by-columns", "x is read column by column"): changed(
+            lambda _, rows: rows.T.reshape(rows.shape), "rows"
+        ),
+        Cause("of-next-row", "the rows are those of the next row"): changed(
+            lambda _, y: np.roll(y, -1, axis=0), "y"
+        ),
+        Cause("of-row-before", "the rows are those of the row before"): changed(
+            lambda _, y: np.roll(y, 1, axis=0), "y"
+        ),
     }
     for kind in (*NARROW, "TF32"):
-        table[f"it is rounded to {kind} on the way"] = rounded_steps(kind, "y", "sum")
-        table[f"xhat is rounded to {kind}"] = rounded_steps(kind, "xhat")
+        table[Cause(f"rounded-on-the-way({kind})", f"it is rounded to {kind} on the way")] = (
+            rounded_steps(kind, "y", "sum")
+        )
+        table[Cause(f"rounded(xhat, {kind})", f"xhat is rounded to {kind}")] = rounded_steps(
+            kind, "xhat"
+        )
     return table
 
 
@@ -189,17 +234,25 @@ def _exact_sum(at: Steps) -> Float64s:
     return at.input("x", 0.0) + at.input("residual", 0.0)
 
 
-SUMS: Changes = {
-    "x alone is used, without the residual": _total(lambda x, _: (x,)),
-    "the residual alone is used, without x": _total(lambda _, residual: (residual,)),
-    "the residual is added twice": _total(lambda x, residual: (x, residual, residual)),
-    "x is added twice": _total(lambda x, residual: (x, residual, x)),
-    "the residual is subtracted": _total(lambda x, residual: (x, -residual)),
-    "x + residual is truncated, not rounded": lambda at: truncated(_exact_sum(at), at.case.dtype),
-    "the residual is rounded to float16 first": _total(
+SUMS: dict[Cause, Step] = {
+    Cause("sum-of-x-alone", "x alone is used, without the residual"): _total(lambda x, _: (x,)),
+    Cause("sum-of-residual-alone", "the residual alone is used, without x"): _total(
+        lambda _, residual: (residual,)
+    ),
+    Cause("residual-twice", "the residual is added twice"): _total(
+        lambda x, residual: (x, residual, residual)
+    ),
+    Cause("x-twice", "x is added twice"): _total(lambda x, residual: (x, residual, x)),
+    Cause("residual-subtracted", "the residual is subtracted"): _total(
+        lambda x, residual: (x, -residual)
+    ),
+    Cause("sum-truncated", "x + residual is truncated, not rounded"): lambda at: truncated(
+        _exact_sum(at), at.case.dtype
+    ),
+    Cause("residual-rounded(float16)", "the residual is rounded to float16 first"): _total(
         lambda x, residual: (x, rounded(residual, "float16"))
     ),
-    "the residual is rounded to bfloat16 first": _total(
+    Cause("residual-rounded(bfloat16)", "the residual is rounded to bfloat16 first"): _total(
         lambda x, residual: (x, rounded(residual, "bfloat16"))
     ),
 }
@@ -208,13 +261,13 @@ SUMS: Changes = {
 
 def _of_sum(norm: Norm) -> Table:
     """Return hypotheses about the residual."""
-    other = "x and residual are added without rounding"
+    other = Cause("sum-unrounded", "x and residual are added without rounding")
     if norm.sum == "unrounded":
-        other = "the sum is rounded before it is normalized"
-    table: Table = {text: dict.fromkeys(("rows", "sum"), step) for text, step in SUMS.items()}
+        other = Cause("sum-rounded-first", "the sum is rounded before it is normalized")
+    table: Table = {cause: dict.fromkeys(("rows", "sum"), step) for cause, step in SUMS.items()}
     return table | {
-        "y is returned as the sum": {"sum": lambda at: at["y"]},
-        "xhat is returned as the sum": {"sum": lambda at: at["xhat"]},
+        Cause("y-as-sum", "y is returned as the sum"): {"sum": lambda at: at["y"]},
+        Cause("xhat-as-sum", "xhat is returned as the sum"): {"sum": lambda at: at["xhat"]},
         other: {"rows": lambda at: at["sum"] if norm.sum == "unrounded" else _exact_sum(at)},
     }
 
@@ -223,58 +276,83 @@ def of_gradients(norm: Norm) -> Table:
     """Return hypotheses about dx."""
     table = _of_mean_g(norm)
     table |= {
-        "xhat*mean(g*xhat) is left out": zero("projection"),
-        "xhat*mean(g*xhat) is subtracted twice": scaled(2, "projection"),
-        "xhat*mean(g*xhat) is added, not subtracted": scaled(-1, "projection"),
-        "xhat*mean(g*xhat) is a sum, not divided by D": _times_size("projection"),
-        "x - mean is used for both xhat in xhat*mean(g*xhat)": {
+        Cause("no-term(xhat*mean(g*xhat))", "xhat*mean(g*xhat) is left out"): zero("projection"),
+        Cause("term-twice(xhat*mean(g*xhat))", "xhat*mean(g*xhat) is subtracted twice"): scaled(
+            2, "projection"
+        ),
+        Cause(
+            "term-negated(xhat*mean(g*xhat))", "xhat*mean(g*xhat) is added, not subtracted"
+        ): scaled(-1, "projection"),
+        Cause("projection-undivided", "xhat*mean(g*xhat) is a sum, not divided by D"): _times_size(
+            "projection"
+        ),
+        Cause("projection-of-centred-x", "x - mean is used for both xhat in xhat*mean(g*xhat)"): {
             "projection": lambda at: at["c"] * mean(at["g"] * at["c"])
         },
-        "xhat*mean(g*xhat) is divided by the root once more": _times_r("projection"),
-        f"xhat*mean(g*xhat) lacks one factor {R}": changed(
+        Cause(
+            "projection-times-r", "xhat*mean(g*xhat) is divided by the root once more"
+        ): _times_r("projection"),
+        Cause("projection-over-r", f"xhat*mean(g*xhat) lacks one factor {R}"): changed(
             lambda at, projection: projection / at["r"], "projection"
         ),
-        "x is used for both xhat in xhat*mean(g*xhat)": {
+        Cause("projection-of-x", "x is used for both xhat in xhat*mean(g*xhat)"): {
             "projection": lambda at: at["rows"] * mean(at["g"] * at["rows"])
         },
-        "x is used for the first xhat in xhat*mean(g*xhat)": {
+        Cause("projection-onto-x", "x is used for the first xhat in xhat*mean(g*xhat)"): {
             "projection": lambda at: at["rows"] * mean(at["g"] * at["xhat"])
         },
-        "gamma is left out of mean(g*xhat)": {
+        Cause("no-gamma-in-projection", "gamma is left out of mean(g*xhat)"): {
             "projection": lambda at: at["xhat"] * mean(at["dy"] * at["xhat"])
         },
-        "gamma is applied twice in xhat*mean(g*xhat)": _times_gain("projection"),
-        "gamma is applied after the projection": {
+        Cause(
+            "gamma-twice-in-projection", "gamma is applied twice in xhat*mean(g*xhat)"
+        ): _times_gain("projection"),
+        Cause("gamma-after-projection", "gamma is applied after the projection"): {
             "g": lambda at: at["dy"],
             **_times_gain("dnorm"),
         },
-        "gamma is applied once more, after the projection": _times_gain("dnorm"),
-        f"dx is not multiplied by {R}": changed(lambda at, dnorm: dnorm / at["r"], "dnorm"),
-        f"dx is multiplied by {R} twice": _times_r("dnorm"),
-        "dx is divided by D": changed(lambda at, dnorm: dnorm / at.size, "dnorm"),
-        "dx is multiplied by D": _times_size("dnorm"),
-        "dx has the other sign": scaled(-1, "dx"),
-        "rows beyond 65,535 are not written": changed(_without_late_rows, "dx"),
-        "dx is dy as it is": {"dnorm": lambda at: at["dy"]},
+        Cause(
+            "gamma-again-after-projection", "gamma is applied once more, after the projection"
+        ): _times_gain("dnorm"),
+        Cause("no-r-in-dx", f"dx is not multiplied by {R}"): changed(
+            lambda at, dnorm: dnorm / at["r"], "dnorm"
+        ),
+        Cause("r-twice-in-dx", f"dx is multiplied by {R} twice"): _times_r("dnorm"),
+        Cause("dx-over-size", "dx is divided by D"): changed(
+            lambda at, dnorm: dnorm / at.size, "dnorm"
+        ),
+        Cause("dx-times-size", "dx is multiplied by D"): _times_size("dnorm"),
+        Cause("dx-negated", "dx has the other sign"): scaled(-1, "dx"),
+        Cause("rows-beyond-65535-unwritten", "rows beyond 65,535 are not written"): changed(
+            _without_late_rows, "dx"
+        ),
+        Cause("dx-is-dy", "dx is dy as it is"): {"dnorm": lambda at: at["dy"]},
     }
     means = ("mean_g", "projection") if norm.centred else ("projection",)
     these = "mean(g) and mean(g*xhat) are" if norm.centred else "mean(g*xhat) is"
     table |= {
-        f"{these} divided by D - 1": changed(
+        Cause("means-over-size-less-1", f"{these} divided by D - 1"): changed(
             lambda at, right: right * (at.size / max(at.size - 1, 1)), *means
         ),
-        f"{these} divided by the next power of two, not by D": over_tile(0, *means),
+        Cause(
+            "means-over-power-of-two", f"{these} divided by the next power of two, not by D"
+        ): over_tile(0, *means),
     }
     if norm.adds:
         table |= {
-            "dsum is left out": zero("dsum"),
-            "dsum is added twice": scaled(2, "dsum"),
-            "dsum is subtracted": scaled(-1, "dsum"),
-            "the gradient of the norm is left out: it is dsum": {
+            Cause("no-term(dsum)", "dsum is left out"): zero("dsum"),
+            Cause("term-twice(dsum)", "dsum is added twice"): scaled(2, "dsum"),
+            Cause("dsum-subtracted", "dsum is subtracted"): scaled(-1, "dsum"),
+            Cause("dsum-alone", "the gradient of the norm is left out: it is dsum"): {
                 "dnorm": lambda at: np.zeros(at.case.shape)
             },
-            "dsum is sent through the norm, with dy": {"dy": _dy_and_dsum, **zero("dsum")},
-            "dsum is sent through the norm, and added, too": {"dy": _dy_and_dsum},
+            Cause("dsum-through-norm", "dsum is sent through the norm, with dy"): {
+                "dy": _dy_and_dsum,
+                **zero("dsum"),
+            },
+            Cause(
+                "dsum-through-norm-and-added", "dsum is sent through the norm, and added, too"
+            ): {"dy": _dy_and_dsum},
         }
     return table
 
@@ -297,21 +375,29 @@ def _dy_and_dsum(at: Steps) -> Float64s:
 
 def _of_mean_g(norm: Norm) -> Table:
     if not norm.centred:
-        return {"mean(g) is subtracted": {"mean_g": lambda at: mean(at["g"])}}
+        return {
+            Cause("mean-g-subtracted", "mean(g) is subtracted"): {
+                "mean_g": lambda at: mean(at["g"])
+            }
+        }
     return {
-        "mean(g) is left out": zero("mean_g"),
-        "mean(g) is subtracted twice": scaled(2, "mean_g"),
-        "mean(g) is added, not subtracted": scaled(-1, "mean_g"),
-        "mean(g) is a sum, not divided by D": _times_size("mean_g"),
-        "mean(g) is that of dy, without gamma": {"mean_g": lambda at: mean(at["dy"])},
-        "mean(g) and xhat*mean(g*xhat) are left out": zero("mean_g", "projection"),
-        "mean(g) and mean(g*xhat) are exchanged": {
+        Cause("no-term(mean(g))", "mean(g) is left out"): zero("mean_g"),
+        Cause("term-twice(mean(g))", "mean(g) is subtracted twice"): scaled(2, "mean_g"),
+        Cause("term-negated(mean(g))", "mean(g) is added, not subtracted"): scaled(-1, "mean_g"),
+        Cause("mean-g-undivided", "mean(g) is a sum, not divided by D"): _times_size("mean_g"),
+        Cause("mean-g-of-dy", "mean(g) is that of dy, without gamma"): {
+            "mean_g": lambda at: mean(at["dy"])
+        },
+        Cause("no-means", "mean(g) and xhat*mean(g*xhat) are left out"): zero(
+            "mean_g", "projection"
+        ),
+        Cause("means-exchanged", "mean(g) and mean(g*xhat) are exchanged"): {
             "mean_g": lambda at: mean(at["g"] * at["xhat"]),
             "projection": lambda at: at["xhat"] * mean(at["g"]),
         },
-        "mean(g) and xhat*mean(g*xhat) are sums, not divided by D": _times_size(
-            "mean_g", "projection"
-        ),
+        Cause(
+            "means-undivided", "mean(g) and xhat*mean(g*xhat) are sums, not divided by D"
+        ): _times_size("mean_g", "projection"),
     }
 
 
@@ -319,11 +405,15 @@ def of_saved(norm: Norm) -> Table:
     """Return hypotheses about the saved statistics that backward uses."""
     y_over_gain = "(y - beta)/gain" if "beta" in norm.parameters else "y/gain"
     return {
-        f"xhat is taken from y, as {y_over_gain}": {"xhat": lambda at: _from_y(at, _y(at))},
-        f"xhat is taken from the rounded y, as {y_over_gain}": {
+        Cause("xhat-from-y", f"xhat is taken from y, as {y_over_gain}"): {
+            "xhat": lambda at: _from_y(at, _y(at))
+        },
+        Cause("xhat-from-rounded-y", f"xhat is taken from the rounded y, as {y_over_gain}"): {
             "xhat": lambda at: _from_y(at, rounded(_y(at), at.y_type))
         },
-        "a row whose dy is 0 is divided by 0": changed(_nan_where_dy_is_zero, "dnorm"),
+        Cause("zero-dy-over-0", "a row whose dy is 0 is divided by 0"): changed(
+            _nan_where_dy_is_zero, "dnorm"
+        ),
     }
 
 
@@ -345,45 +435,69 @@ def of_parameters(norm: Norm) -> Table:
     rows = "the sum" if norm.adds else "x"
     both = ("dgamma", "dbeta")
     table: Table = {
-        f"it is summed from {rows}, not from xhat": {"terms": lambda at: at["dy"] * at["rows"]},
-        f"it is summed from {rows} - mean, not from xhat": {
+        Cause("summed-from-x", f"it is summed from {rows}, not from xhat"): {
+            "terms": lambda at: at["dy"] * at["rows"]
+        },
+        Cause("summed-from-centred-x", f"it is summed from {rows} - mean, not from xhat"): {
             "terms": lambda at: at["dy"] * at["c"]
         },
-        "it is summed from y, not from xhat": {"terms": lambda at: at["dy"] * at["y"]},
-        "xhat is divided by the root once more": _times_r("terms"),
-        "it is multiplied by the gain": _times_gain(*both),
-        "it is divided by the gain": changed(lambda at, right: right / at["gain"], *both),
-        "it is the sum of dy": {"dgamma": lambda at: at["dbeta"]},
-        "it is the sum of dy*xhat": {"dbeta": lambda at: at["dgamma"]},
-        "it is the sum of dx": changed(lambda at, _: at["dx"].sum(axis=0), *both),
-        "it has the other sign": scaled(-1, *both),
-        "it is divided by D": changed(lambda at, right: right / at.size, *both),
+        Cause("summed-from-y", "it is summed from y, not from xhat"): {
+            "terms": lambda at: at["dy"] * at["y"]
+        },
+        Cause("summed-from-xhat-times-r", "xhat is divided by the root once more"): _times_r(
+            "terms"
+        ),
+        Cause("sum-times-gain", "it is multiplied by the gain"): _times_gain(*both),
+        Cause("sum-over-gain", "it is divided by the gain"): changed(
+            lambda at, right: right / at["gain"], *both
+        ),
+        Cause("sum-of-dy", "it is the sum of dy"): {"dgamma": lambda at: at["dbeta"]},
+        Cause("sum-of-dy-xhat", "it is the sum of dy*xhat"): {"dbeta": lambda at: at["dgamma"]},
+        Cause("sum-of-dx", "it is the sum of dx"): changed(
+            lambda at, _: at["dx"].sum(axis=0), *both
+        ),
+        Cause("sum-negated", "it has the other sign"): scaled(-1, *both),
+        Cause("sum-over-size", "it is divided by D"): changed(
+            lambda at, right: right / at.size, *both
+        ),
         **_of_columns("it", *both),
-        **{text: {"row_weights": partial(_weights, rule)} for text, rule in ROW_WEIGHTS.items()},
+        **{cause: {"row_weights": partial(_weights, rule)} for cause, rule in ROW_WEIGHTS.items()},
     }
     for block in ROW_BLOCKS:
-        for text, rule in BLOCK_WEIGHTS.items():
-            table[text.format(block)] = {"row_weights": partial(_weights, partial(rule, block))}
+        for cause, rule in BLOCK_WEIGHTS.items():
+            table[cause.of(block)] = {"row_weights": partial(_weights, partial(rule, block))}
     if norm.adds:
-        table["it is summed from dy + dsum, not from dy"] = {"dy": _dy_and_dsum}
-        table["it is summed from dsum, not from dy"] = {"dy": lambda at: at.right("dsum")}
+        table[Cause("summed-from-dy-plus-dsum", "it is summed from dy + dsum, not from dy")] = {
+            "dy": _dy_and_dsum
+        }
+        table[Cause("summed-from-dsum", "it is summed from dsum, not from dy")] = {
+            "dy": lambda at: at.right("dsum")
+        }
     return table
 
 
 Weights = Callable[[Any, int], Any]
 
-ROW_WEIGHTS: dict[str, Weights] = {
-    "it is the mean over rows, not the sum": lambda _, count: np.full(count, 1 / count),
-    "the last row is left out": lambda row, count: row < count - 1,
-    "the first row is left out": lambda row, _: row > 0,
-    "it is that of the first row": lambda row, _: row < 1,
-    "it is that of the last row": lambda row, count: row == count - 1,
-    "the second half of the rows is left out": lambda row, count: row < count // 2,
-    "every second row is left out": lambda row, _: row % 2 == 0,
-    "rows beyond 65,535 are left out": lambda row, _: row < MOST_BLOCKS,
-    "rows are counted twice": lambda _, count: np.full(count, 2.0),
-    "the first row is counted twice": lambda row, _: 1.0 + (row == 0),
-    "the last row is counted twice": lambda row, count: 1.0 + (row == count - 1),
+ROW_WEIGHTS: dict[Cause, Weights] = {
+    Cause("mean-over-rows", "it is the mean over rows, not the sum"): lambda _, count: np.full(
+        count, 1 / count
+    ),
+    Cause("no-last(row)", "the last row is left out"): lambda row, count: row < count - 1,
+    Cause("no-first(row)", "the first row is left out"): lambda row, _: row > 0,
+    Cause("first-alone(row)", "it is that of the first row"): lambda row, _: row < 1,
+    Cause("last-alone(row)", "it is that of the last row"): lambda row, count: row == count - 1,
+    Cause("no-second-half(row)", "the second half of the rows is left out"): lambda row, count: (
+        row < count // 2
+    ),
+    Cause("no-every-second(row)", "every second row is left out"): lambda row, _: row % 2 == 0,
+    Cause("no-rows-beyond-65535", "rows beyond 65,535 are left out"): lambda row, _: (
+        row < MOST_BLOCKS
+    ),
+    Cause("rows-twice", "rows are counted twice"): lambda _, count: np.full(count, 2.0),
+    Cause("first-twice(row)", "the first row is counted twice"): lambda row, _: 1.0 + (row == 0),
+    Cause("last-twice(row)", "the last row is counted twice"): lambda row, count: (
+        1.0 + (row == count - 1)
+    ),
 }
 """The weight of each row, from its index and the number of rows."""
 
@@ -416,32 +530,40 @@ def _is_not_last(block: int, row: Any, _: int) -> Any:
     return row % block != block - 1
 
 
-BLOCK_WEIGHTS: dict[str, Callable[[int, Any, int], Any]] = {
-    "the last, partial block of {} rows is left out": _in_whole_block,
-    "every second block of {} rows is left out": _in_even_block,
-    "rows beyond the first {} are left out": _in_first_block,
-    "the rows from N - N % {} on are left out": _in_some_whole_block,
-    "only the last block of {} rows is summed": _in_last_block,
-    "the last of every {} rows is left out": _is_not_last,
+BLOCK_WEIGHTS: dict[Cause, Callable[[int, Any, int], Any]] = {
+    Cause(
+        "no-partial-block(row, {})", "the last, partial block of {} rows is left out"
+    ): _in_whole_block,
+    Cause(
+        "no-every-second-block(row, {})", "every second block of {} rows is left out"
+    ): _in_even_block,
+    Cause("none-beyond(row, {})", "rows beyond the first {} are left out"): _in_first_block,
+    Cause(
+        "none-from-last-multiple(row, {})", "the rows from N - N % {} on are left out"
+    ): _in_some_whole_block,
+    Cause("last-block-alone(row, {})", "only the last block of {} rows is summed"): _in_last_block,
+    Cause("no-last-of-every(row, {})", "the last of every {} rows is left out"): _is_not_last,
 }
-"""By text, with the size of a block: the weights of rows."""
+"""By cause, with the size of a block: the weights of rows."""
 
 
-def of_layouts(norm: Norm, output: str) -> dict[str, Hypothesis]:
+def of_layouts(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
     """Return hypotheses about rows with gaps in memory that are read without the gaps."""
-    hypotheses: dict[str, Hypothesis] = {}
+    hypotheses: dict[Cause, Hypothesis] = {}
     for names in _read_together(norm, output):
         *others, last = names
         arrays, are, were = last, "is", "it were"
         if others:
             arrays, are, were = f"{', '.join(others)} and {last}", "are", "they were"
-        for text, only_in_rows in (
-            (f"{were} contiguous", False),
-            ("the elements of a row had no gaps", True),
+        for gaps, text, only_in_rows in (
+            ("all", f"{were} contiguous", False),
+            ("in-rows", "the elements of a row had no gaps", True),
         ):
-            hypotheses[f"{arrays} {are} read as though {text}"] = partial(
-                _misread, norm, output, names, only_in_rows
+            cause = Cause(
+                f"read-without-gaps({', '.join(names)}, {gaps})",
+                f"{arrays} {are} read as though {text}",
             )
+            hypotheses[cause] = partial(_misread, norm, output, names, only_in_rows)
     return hypotheses
 
 
@@ -498,12 +620,12 @@ TABLES_OF: dict[str, tuple[Callable[[Norm], Table], ...]] = {
 
 
 @cache
-def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
-    """Return the hypotheses for one output of a norm, by their text."""
-    hypotheses: dict[str, Hypothesis] = {
-        text: partial(_evaluate, norm, output, changes)
+def hypotheses_of(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
+    """Return the hypotheses for one output of a norm, by their causes."""
+    hypotheses: dict[Cause, Hypothesis] = {
+        cause: partial(_evaluate, norm, output, changes)
         for table in TABLES_OF[output]
-        for text, changes in table(norm).items()
+        for cause, changes in table(norm).items()
         if STEPS_OF[output] & changes.keys()
     }
     return hypotheses | of_layouts(norm, output)

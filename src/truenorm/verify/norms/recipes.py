@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.rounding import float32_noise, operation_error, round_decided
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.steps import Step, Steps, mean
@@ -125,22 +126,25 @@ def recipe_results(norm: Norm, case: Case, _: Results) -> dict[str, RecipeResult
     return results
 
 
-def inner_roundings(norm: Norm, dtype: str) -> dict[str, RoundedResult]:
-    """Return y with roundings to the type of x that no recipe has, by a clause for them."""
+def inner_roundings(norm: Norm, dtype: str) -> dict[Cause, RoundedResult]:
+    """Return y with roundings to the type of x that no recipe has, by cause."""
     shown = shows_recipe(norm.result_type or dtype)
     names = [name for name in recipe_names(norm) if name != "none"] if shown else ["early"]
     absent = {"x*gain"} if norm.centred else {"mean", "x/D", "c"}
     absent |= {"gamma", "beta"} - {*norm.parameters}
     if unit_roundoff(norm.parameter_type or dtype) >= unit_roundoff(dtype):
         absent |= {*norm.parameters}
-    roundings: dict[str, RoundedResult] = {}
+    roundings: dict[Cause, RoundedResult] = {}
     for words, inner in INNER_ROUNDINGS.items():
         for name in names:
             steps = {**dict.fromkeys(inner, "x"), **ROUNDED_STEPS[name]}
             # Where x*gain is rounded there is no xhat.
             if absent.isdisjoint(inner) and not {"x*gain", "xhat"} <= steps.keys():
-                text = f"{words} rounded to {dtype}, and the rest follows {name}"
-                roundings[text] = partial(_rounded_at, norm, steps)
+                cause = Cause(
+                    f"inner-rounding({', '.join(inner)}, {name})",
+                    f"{words} rounded to {dtype}, and the rest follows {name}",
+                )
+                roundings[cause] = partial(_rounded_at, norm, steps)
     return roundings
 
 

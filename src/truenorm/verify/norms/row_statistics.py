@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.rounding import rounded, to_bits
 from truenorm.verify.inputs.families import HALF_MAX
 from truenorm.verify.norms.changes import (
@@ -48,53 +49,89 @@ def of_statistics(norm: Norm) -> Table:
     }
     if norm.centred:
         no_mean, no_mean_g = zero("mean"), zero("mean_g")
-        table["the variance is taken about 0, not about the mean"] = {
+        table[Cause("variance-about-0", "the variance is taken about 0, not about the mean")] = {
             "w": lambda at: mean(at["rows"] ** 2)
         }
-        table["the mean is subtracted for the variance, but not from x"] = {
-            "xhat": lambda at: at["rows"] * at["r"]
+        table[
+            Cause(
+                "mean-for-variance-alone",
+                "the mean is subtracted for the variance, but not from x",
+            )
+        ] = {"xhat": lambda at: at["rows"] * at["r"]}
+        table[Cause("mean-of-abs-x", "the mean is that of |x|")] = {
+            "mean": lambda at: mean(np.abs(at["rows"]))
         }
-        table["the mean is that of |x|"] = {"mean": lambda at: mean(np.abs(at["rows"]))}
-        table["no mean is subtracted, as in RMS normalization"] = {**no_mean, **no_mean_g}
-        table["no mean is subtracted in forward, but mean(g) is in backward"] = no_mean
-        table["the last element of a row is left out of its mean"] = {
-            "mean": lambda at: at["rows"][:, :-1].sum(axis=1, keepdims=True) / at.size
+        table[Cause("no-means-as-in-rms", "no mean is subtracted, as in RMS normalization")] = {
+            **no_mean,
+            **no_mean_g,
         }
+        table[Cause("no-mean", "no mean is subtracted in forward, but mean(g) is in backward")] = (
+            no_mean
+        )
+        table[
+            Cause("no-last-element-in-mean", "the last element of a row is left out of its mean")
+        ] = {"mean": lambda at: at["rows"][:, :-1].sum(axis=1, keepdims=True) / at.size}
     else:
         centre: Changes = {"mean": lambda at: mean(at["rows"])}
-        table["the mean is subtracted, as in layer normalization"] = {
+        table[
+            Cause("means-as-in-layer-norm", "the mean is subtracted, as in layer normalization")
+        ] = {
             **centre,
             "mean_g": lambda at: mean(at["g"]),
         }
-        table["the mean is subtracted in forward, but mean(g) is not in backward"] = centre
-        table["the variance is used for the mean square, and x is not centred"] = {
-            "w": lambda at: mean((at["rows"] - mean(at["rows"])) ** 2)
-        }
+        table[
+            Cause(
+                "mean-subtracted",
+                "the mean is subtracted in forward, but mean(g) is not in backward",
+            )
+        ] = centre
+        table[
+            Cause(
+                "variance-for-mean-square",
+                "the variance is used for the mean square, and x is not centred",
+            )
+        ] = {"w": lambda at: mean((at["rows"] - mean(at["rows"])) ** 2)}
     return table
 
 
 def _of_eps() -> Table:
     return {
-        "eps is added outside the root": {"r": lambda at: 1 / (np.sqrt(at["w"]) + at["eps"])},
-        "eps is left out": scaled(0, "eps"),
-        "eps is divided by D": changed(lambda at, eps: eps / at.size, "eps"),
-        "eps is multiplied by D": changed(lambda at, eps: eps * at.size, "eps"),
-        "eps is squared": changed(lambda _, eps: eps**2, "eps"),
-        "eps is doubled": scaled(2, "eps"),
-        "the root of eps is added outside the root": {
+        Cause("eps-outside-root", "eps is added outside the root"): {
+            "r": lambda at: 1 / (np.sqrt(at["w"]) + at["eps"])
+        },
+        Cause("no-term(eps)", "eps is left out"): scaled(0, "eps"),
+        Cause("eps-over-size", "eps is divided by D"): changed(
+            lambda at, eps: eps / at.size, "eps"
+        ),
+        Cause("eps-times-size", "eps is multiplied by D"): changed(
+            lambda at, eps: eps * at.size, "eps"
+        ),
+        Cause("eps-squared", "eps is squared"): changed(lambda _, eps: eps**2, "eps"),
+        Cause("eps-doubled", "eps is doubled"): scaled(2, "eps"),
+        Cause("root-of-eps-outside-root", "the root of eps is added outside the root"): {
             "r": lambda at: 1 / (np.sqrt(at["w"]) + np.sqrt(at["eps"]))
         },
-        "eps is a lower limit of the mean square, not added to it": {
+        Cause("eps-limits-square", "eps is a lower limit of the mean square, not added to it"): {
             "r": lambda at: 1 / np.sqrt(np.maximum(at["w"], at["eps"]))
         },
-        "eps is a lower limit of the root, not added under it": {
+        Cause("eps-limits-root", "eps is a lower limit of the root, not added under it"): {
             "r": lambda at: 1 / np.maximum(np.sqrt(at["w"]), at["eps"])
         },
-        "eps is added to the inverse root": {"r": lambda at: 1 / np.sqrt(at["w"]) + at["eps"]},
-        "eps is added to the row": {"xhat": lambda at: (at["c"] + at["eps"]) * at["r"]},
-        "eps is added to y": changed(lambda at, y: y + at["eps"], "y"),
-        **{f"eps is {text}": {"eps": constant(eps)} for text, eps in OTHER_EPS.items()},
-        **{f"eps is rounded to {kind}": rounded_steps(kind, "eps") for kind in NARROW},
+        Cause("eps-added-to-r", "eps is added to the inverse root"): {
+            "r": lambda at: 1 / np.sqrt(at["w"]) + at["eps"]
+        },
+        Cause("eps-added-to-row", "eps is added to the row"): {
+            "xhat": lambda at: (at["c"] + at["eps"]) * at["r"]
+        },
+        Cause("eps-added-to-y", "eps is added to y"): changed(lambda at, y: y + at["eps"], "y"),
+        **{
+            Cause(f"eps-is({text})", f"eps is {text}"): {"eps": constant(eps)}
+            for text, eps in OTHER_EPS.items()
+        },
+        **{
+            Cause(f"eps-rounded({kind})", f"eps is rounded to {kind}"): rounded_steps(kind, "eps")
+            for kind in NARROW
+        },
     }
 
 
@@ -102,28 +139,63 @@ def _of_size(norm: Norm) -> Table:
     """Return hypotheses about the divisor D."""
     square = "the variance" if norm.centred else "the mean square"
     table: Table = {
-        f"{square} is divided by D - 1": changed(
+        Cause("square-over-size-less-1", f"{square} is divided by D - 1"): changed(
             lambda at, w: w * (at.size / max(at.size - 1, 1)), "w"
         ),
-        f"{square} is a sum, not divided by D": changed(lambda at, w: w * at.size, "w"),
-        f"no root is taken, or {R} is squared": {"r": lambda at: 1 / (at["w"] + at["eps"])},
-        **{f"{square} is {times} times as large": scaled(times, "w") for times in (2, 4, 8)},
+        Cause("square-undivided", f"{square} is a sum, not divided by D"): changed(
+            lambda at, w: w * at.size, "w"
+        ),
+        Cause("no-root", f"no root is taken, or {R} is squared"): {
+            "r": lambda at: 1 / (at["w"] + at["eps"])
+        },
+        **{
+            Cause(f"square-times({times})", f"{square} is {times} times as large"): scaled(
+                times, "w"
+            )
+            for times in (2, 4, 8)
+        },
     }
     for tile in (*TILES, 0):
         width = f"the next multiple of {tile}" if tile else "the next power of two"
-        table[f"the sum of squares is divided by {width}, not by D"] = over_tile(tile, "w")
+        table[
+            Cause(
+                f"square-over-tile({tile or 'power of two'})",
+                f"the sum of squares is divided by {width}, not by D",
+            )
+        ] = over_tile(tile, "w")
         if norm.centred:
-            table[f"both means are divided by {width}"] = over_tile(tile, "mean", "w")
-            table[f"the mean is divided by {width}, not by D"] = over_tile(tile, "mean")
-            table[f"zero padding to {width} is counted in the variance"] = _with_padding(tile)
+            table[
+                Cause(
+                    f"means-over-tile({tile or 'power of two'})",
+                    f"both means are divided by {width}",
+                )
+            ] = over_tile(tile, "mean", "w")
+            table[
+                Cause(
+                    f"mean-over-tile({tile or 'power of two'})",
+                    f"the mean is divided by {width}, not by D",
+                )
+            ] = over_tile(tile, "mean")
+            table[
+                Cause(
+                    f"padding-in-variance({tile or 'power of two'})",
+                    f"zero padding to {width} is counted in the variance",
+                )
+            ] = _with_padding(tile)
     for size in CONSTANT_SIZES:
-        table[f"the sum of squares is divided by {size}, not by D"] = _over(size, "w")
+        table[
+            Cause(f"square-over({size})", f"the sum of squares is divided by {size}, not by D")
+        ] = _over(size, "w")
         if norm.centred:
-            table[f"both means are divided by {size}, not by D"] = _over(size, "mean", "w")
+            table[Cause(f"means-over({size})", f"both means are divided by {size}, not by D")] = (
+                _over(size, "mean", "w")
+            )
     means = ("mean", "mean_g") if norm.centred else ()
     for kind in NARROW:
         over_rounded = partial(_over_rounded_size, kind)
-        table[f"D is rounded to {kind}"] = changed(over_rounded, "w", "projection", *means)
+        table[Cause(f"size-rounded({kind})", f"D is rounded to {kind}")] = changed(
+            over_rounded, "w", "projection", *means
+        )
     return table
 
 
@@ -157,29 +229,38 @@ def _of_blocks(norm: Norm) -> Table:
     """Return hypotheses about a last block of a row that is not full."""
     table: Table = {}
     for block in COLUMN_BLOCKS:
-        rules: dict[str, RowMean] = {
-            f"the last, partial block of {block} is left out of": partial(_without_tail, block),
-            f"the last, partial block of {block} is neither counted nor added in": partial(
-                _of_whole_blocks, block
-            ),
-            f"columns from {block} on are left out of": partial(_first_columns, block),
-            f"blocks of {block} columns, also a partial one, have equal weights in": partial(
-                _mean_of_block_means, block
-            ),
-            f"{block} lanes, also shorter ones, have equal weights in": partial(
-                _mean_of_lane_means, block
-            ),
+        rules: dict[Cause, RowMean] = {
+            Cause(
+                f"no-partial-block({block})", f"the last, partial block of {block} is left out of"
+            ): partial(_without_tail, block),
+            Cause(
+                f"partial-block-not-counted({block})",
+                f"the last, partial block of {block} is neither counted nor added in",
+            ): partial(_of_whole_blocks, block),
+            Cause(
+                f"no-columns-from({block})", f"columns from {block} on are left out of"
+            ): partial(_first_columns, block),
+            Cause(
+                f"equal-blocks({block})",
+                f"blocks of {block} columns, also a partial one, have equal weights in",
+            ): partial(_mean_of_block_means, block),
+            Cause(
+                f"equal-lanes({block})", f"{block} lanes, also shorter ones, have equal weights in"
+            ): partial(_mean_of_lane_means, block),
         }
-        for text, rule in rules.items():
-            _add_row_means(table, norm, text, rule)
+        for cause, rule in rules.items():
+            _add_row_means(table, norm, cause, rule)
         if norm.centred:
-            table[f"the variance between blocks of {block} columns is left out"] = {
-                "w": partial(_within_blocks, block)
-            }
-    _add_row_means(
-        table, norm, "the halves of a row, also of odd width, have equal weights in", _of_halves
-    )
-    _add_row_means(table, norm, "the second half of a row is left out of", _first_half)
+            table[
+                Cause(
+                    f"no-variance-between-blocks({block})",
+                    f"the variance between blocks of {block} columns is left out",
+                )
+            ] = {"w": partial(_within_blocks, block)}
+    words = "the halves of a row, also of odd width, have equal weights in"
+    _add_row_means(table, norm, Cause("equal-halves", words), _of_halves)
+    words = "the second half of a row is left out of"
+    _add_row_means(table, norm, Cause("no-second-half", words), _first_half)
     return table
 
 
@@ -187,14 +268,18 @@ RowMean = Callable[[Float64s], Float64s]
 """Returns a wrong mean of each row, as a column."""
 
 
-def _add_row_means(table: Table, norm: Norm, text: str, rule: RowMean) -> None:
+def _add_row_means(table: Table, norm: Norm, cause: Cause, rule: RowMean) -> None:
     """Add hypotheses about a rule for the mean, the mean square, or both."""
+
+    def in_sum(name: str, sums: str) -> Cause:
+        return Cause(f"{cause.id}-in-{name}", f"{cause.words} {sums}")
+
     squares: Changes = {"w": lambda at: rule(at["c"] * at["c"])}
-    table[f"{text} the sum of squares"] = squares
+    table[in_sum("square", "the sum of squares")] = squares
     if norm.centred:
         centre: Changes = {"mean": lambda at: rule(at["rows"])}
-        table[f"{text} both sums of a row"] = {**centre, **squares}
-        table[f"{text} the mean"] = centre
+        table[in_sum("both-sums", "both sums of a row")] = {**centre, **squares}
+        table[in_sum("mean", "the mean")] = centre
 
 
 def _without_tail(block: int, terms: Float64s) -> Float64s:
@@ -247,31 +332,54 @@ def _of_axes(norm: Norm) -> Table:
     table: Table = {}
     for number, summed in {"": np.float64, ", summed in float32": np.float32}.items():
         column: Changes = {"w": partial(_of_each_column, number_type=summed, squares=True)}
-        table[f"{square} is that of each column, not of each row{number}"] = column
+        table[
+            Cause(
+                f"square-of-columns({summed.__name__})",
+                f"{square} is that of each column, not of each row{number}",
+            )
+        ] = column
         if norm.centred:
-            table[f"mean and variance are those of each column, not of each row{number}"] = {
+            table[
+                Cause(
+                    f"mean-and-square-of-columns({summed.__name__})",
+                    f"mean and variance are those of each column, not of each row{number}",
+                )
+            ] = {
                 "mean": partial(_of_each_column, number_type=summed, squares=False),
                 **column,
             }
-    table[f"{square} is that of all rows together"] = {"w": _of_all_squares}
+    table[Cause("square-of-all-rows", f"{square} is that of all rows together")] = {
+        "w": _of_all_squares
+    }
     if norm.centred:
-        table["mean and variance are those of all rows together"] = {
+        table[
+            Cause(
+                "mean-and-square-of-all-rows", "mean and variance are those of all rows together"
+            )
+        ] = {
             "mean": lambda at: at.column(at["rows"].mean()),
             "w": _of_all_squares,
         }
-    moves: dict[str, Callable[[Steps, Float64s], Float64s]] = {
-        "of the row before": lambda _, column: np.roll(column, 1, axis=0),
-        "of the next row": lambda _, column: np.roll(column, -1, axis=0),
-        "of the first row": lambda _, column: column[:1],
+    moves: dict[tuple[str, str], Callable[[Steps, Float64s], Float64s]] = {
+        ("before", "row before"): lambda _, column: np.roll(column, 1, axis=0),
+        ("next", "next row"): lambda _, column: np.roll(column, -1, axis=0),
+        ("first", "first row"): lambda _, column: column[:1],
     }
-    for text, move in moves.items():
+    for (which, place), move in moves.items():
         root = changed(move, "r")
-        table[f"{R} is that {text}"] = root
+        table[Cause(f"of-{which}({R}, row)", f"{R} is that of the {place}")] = root
         if norm.centred:
             centre = changed(move, "mean")
-            words = f"the mean that is subtracted is that {text}"
-            table[words] = {**centre, "w": _variance_about_right_mean}
-            table[f"the mean and {R} are those {text}"] = {
+            words = f"the mean that is subtracted is that of the {place}"
+            table[Cause(f"of-{which}(the mean that is subtracted, row)", words)] = {
+                **centre,
+                "w": _variance_about_right_mean,
+            }
+            table[
+                Cause(
+                    f"of-{which}(the mean, {R}, row)", f"the mean and {R} are those of the {place}"
+                )
+            ] = {
                 **centre,
                 "w": _variance_about_right_mean,
                 **root,
@@ -292,18 +400,21 @@ def _of_root(norm: Norm) -> Table:
     """Return hypotheses about the number that a row is divided by."""
     row = "x - mean" if norm.centred else "x"
     table: Table = {
-        f"the row is divided by mean(|{row}|) + eps": {
+        Cause("over-mean-of-abs", f"the row is divided by mean(|{row}|) + eps"): {
             "r": lambda at: 1 / (mean(np.abs(at["c"])) + at["eps"])
         },
-        f"the row is divided by max(|{row}|) + eps": {
+        Cause("over-largest", f"the row is divided by max(|{row}|) + eps"): {
             "r": lambda at: 1 / (np.abs(at["c"]).max(axis=1, keepdims=True) + at["eps"])
         },
     }
     for steps in range(4):
         counted = f"{steps} Newton step{'s' * (steps != 1)}"
-        table[f"{R} is approximated by the bits of a float32, with {counted}"] = {
-            "r": partial(_fast_root, steps)
-        }
+        table[
+            Cause(
+                f"fast-root({steps})",
+                f"{R} is approximated by the bits of a float32, with {counted}",
+            )
+        ] = {"r": partial(_fast_root, steps)}
     return table
 
 
@@ -323,52 +434,98 @@ def _of_rounding(norm: Norm) -> Table:
     square = "the variance" if norm.centred else "the mean square"
     row = "x + residual" if norm.adds else "x"
     minuend = f"{row} - mean" if norm.centred else row
-    table[f"{R} is rounded to 12 bits"] = rounded_steps("12 bits", "r")
+    table[Cause(f"rounded({R}, 12 bits)", f"{R} is rounded to 12 bits")] = rounded_steps(
+        "12 bits", "r"
+    )
     for kind, bits in {"bfloat16": 8, "TF32": 11}.items():
-        table[f"{row} is truncated to {kind} first"] = {"rows": partial(_truncated_rows, bits)}
+        table[Cause(f"row-truncated({kind})", f"{row} is truncated to {kind} first")] = {
+            "rows": partial(_truncated_rows, bits)
+        }
     for kind in (*NARROW, "TF32"):
         squares = {"w": partial(_squares_of_rounded, kind)}
         factors = {"xhat": partial(_product_of_rounded, kind)}
-        table[f"for its square, {minuend} is rounded to {kind}"] = squares
-        table[f"for their product, {minuend} and {R} are rounded to {kind}"] = factors
+        table[
+            Cause(f"square-of-rounded({kind})", f"for its square, {minuend} is rounded to {kind}")
+        ] = squares
+        table[
+            Cause(
+                f"product-of-rounded({kind})",
+                f"for their product, {minuend} and {R} are rounded to {kind}",
+            )
+        ] = factors
         if norm.centred:
             summed: Changes = {"mean": partial(_mean_of_rounded, kind)}
-            table[f"for both sums of a row, {row} is rounded to {kind}"] = {**summed, **squares}
-            table[f"for the mean, {row} is rounded to {kind}"] = summed
+            table[
+                Cause(
+                    f"sums-of-rounded({kind})",
+                    f"for both sums of a row, {row} is rounded to {kind}",
+                )
+            ] = {**summed, **squares}
+            table[
+                Cause(f"mean-of-rounded({kind})", f"for the mean, {row} is rounded to {kind}")
+            ] = summed
     overflow = f"where squares overflow above {HALF_MAX:.0f}"
     table |= {
-        f"{minuend} is squared in float16, {overflow}": {"w": partial(_half_squares, "float64")},
-        f"squares are rounded to float16, {overflow}": {
+        Cause("squared-in(float16)", f"{minuend} is squared in float16, {overflow}"): {
+            "w": partial(_half_squares, "float64")
+        },
+        Cause("squares-rounded(float16)", f"squares are rounded to float16, {overflow}"): {
             "w": lambda at: mean(rounded(at["c"] ** 2, "float16"))
         },
-        f"the sum of squares is rounded to float16, where it overflows above {HALF_MAX:.0f}": {
-            "w": lambda at: rounded(at.size * at.right("w"), "float16") / at.size
-        },
+        Cause(
+            "sum-of-squares-rounded(float16)",
+            f"the sum of squares is rounded to float16, where it overflows above {HALF_MAX:.0f}",
+        ): {"w": lambda at: rounded(at.size * at.right("w"), "float16") / at.size},
     }
     if norm.centred:
-        table[f"{minuend}, a float32 number, is squared in float16, {overflow}"] = {
-            "w": partial(_half_squares, "float32")
-        }
-    table[f"squares are limited to {HALF_MAX:.0f}, the largest number of float16"] = {
+        table[
+            Cause(
+                "float32-squared-in(float16)",
+                f"{minuend}, a float32 number, is squared in float16, {overflow}",
+            )
+        ] = {"w": partial(_half_squares, "float32")}
+    words = f"squares are limited to {HALF_MAX:.0f}, the largest number of float16"
+    table[Cause("squares-limited", words)] = {
         "w": lambda at: mean(np.minimum(at["c"] ** 2, HALF_MAX))
     }
     for kind in (*NARROW, "TF32", "float32"):
         root = rounded_steps(kind, "r")
-        table[f"{R} is rounded to {kind}"] = root
-        table[f"{square} is rounded to {kind}"] = rounded_steps(kind, "w")
-        table[f"{row} is rounded to {kind} first"] = rounded_steps(kind, "rows")
+        table[Cause(f"rounded({R}, {kind})", f"{R} is rounded to {kind}")] = root
+        table[Cause(f"rounded({square}, {kind})", f"{square} is rounded to {kind}")] = (
+            rounded_steps(kind, "w")
+        )
+        table[Cause(f"row-rounded({kind})", f"{row} is rounded to {kind} first")] = rounded_steps(
+            kind, "rows"
+        )
         for these, steps in INPUTS.items():
-            table[f"{these} rounded to {kind} first"] = rounded_steps(kind, *steps)
+            words = f"{these} rounded to {kind} first"
+            table[Cause(f"inputs-rounded({', '.join(steps)}, {kind})", words)] = rounded_steps(
+                kind, *steps
+            )
         if norm.centred:
             centre = rounded_steps(kind, "mean")
-            table[f"the mean is rounded to {kind}"] = centre
-            table[f"the mean is rounded to {kind}, and {R} after it"] = {**centre, **root}
+            table[Cause(f"rounded(the mean, {kind})", f"the mean is rounded to {kind}")] = centre
+            table[
+                Cause(
+                    f"mean-and-r-rounded({kind})",
+                    f"the mean is rounded to {kind}, and {R} after it",
+                )
+            ] = {
+                **centre,
+                **root,
+            }
             saved: Changes = {**centre, "w": _variance_about_right_mean}
-            table[f"the mean is saved in {kind}"] = saved
-            table[f"the mean and {R} are saved in {kind}"] = {**saved, **root}
-    table["squares are computed and summed in float32, where they overflow or underflow"] = {
-        "w": _squares_in_float32
-    }
+            table[Cause(f"mean-saved({kind})", f"the mean is saved in {kind}")] = saved
+            table[Cause(f"mean-and-r-saved({kind})", f"the mean and {R} are saved in {kind}")] = {
+                **saved,
+                **root,
+            }
+    table[
+        Cause(
+            "squares-in(float32)",
+            "squares are computed and summed in float32, where they overflow or underflow",
+        )
+    ] = {"w": _squares_in_float32}
     return table
 
 

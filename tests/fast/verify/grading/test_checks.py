@@ -151,17 +151,18 @@ def test_kernel_that_depends_on_the_number_of_rows(rows: int, below: int, above:
         ("batch", "y"),
         ("batch", "dx"),
     }
-    cause = f"where D is 33, the bits of a row change between batches of {below} and {above} rows"
-    assert {each.cause.partition(", and")[0] for each in report.findings} == {cause}
+    ids = {cause.id for each in report.findings for cause in each.causes}
+    assert ids == {f"bits-change-between({below}, {above} rows)"}
+    assert all(each.cause.startswith("where D is 33, ") for each in report.findings)
 
 
 def test_last_row_is_compared_with_an_equal_row() -> None:
     """It is computed differently, as in a partial block."""
     last_alone = OtherBlocks(lambda rows: np.arange(len(rows)) == len(rows) - 1)
     report = judged(layer_norm(last_alone, "it", ["float32"]), SIZES)
-    findings = {each.output: (each.guard, each.symptom, each.cause) for each in report.findings}
+    findings = {each.output: (each.guard, each.symptom, each.causes) for each in report.findings}
     text = "{0} of row 4135 has different bits than {0} of the equal row 10"
-    assert findings == {output: ("position", text.format(output), "") for output in ("y", "dx")}
+    assert findings == {output: ("position", text.format(output), ()) for output in ("y", "dx")}
 
 
 def test_non_finite_padding_rows() -> None:
@@ -241,7 +242,7 @@ def test_result_is_lost_at_some_number_of_rows(
 
     subject = Subject(forward)
     (finding,) = judged(subject, BATCH).findings
-    assert (finding.guard, finding.output, finding.cause) == ("shape", "y", "")
+    assert (finding.guard, finding.output, finding.causes) == ("shape", "y", ())
     assert finding.symptom.startswith(f"y is {returned.format(rows - 1)} in the call '")
     assert finding.symptom.endswith(f"it should have the shape ({rows}, 67)")
     with pytest.raises(AssertionError, match="it should have the shape"):
@@ -265,7 +266,7 @@ def test_results_of_a_wrong_shape_are_graded_wrong(
     (finding,) = report.findings
     returned = np.empty((300, 67)).reshape(shape).shape
     assert finding.symptom == f"y is shape {returned}; it should have the shape (300, 67)"
-    assert finding.cause == "y has a wrong shape; its values are right"
+    assert [each.id for each in finding.causes] == ["wrong-shape"]
     for verdict in ("batch-invariant", "special values", "subnormals kept"):
         assert report.verdicts[verdict] == "not judged"
 

@@ -13,6 +13,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.calls import AGAIN, INTERLEAVED, LARGE, LATER, PLAIN, ROWS, Call
+from truenorm.verify.causes import Cause
 from truenorm.verify.diagnosis import behaviour, repeats
 from truenorm.verify.diagnosis.behaviour import CaseRecords
 from truenorm.verify.operation import Case
@@ -54,6 +55,10 @@ def right(case: Case, output: str) -> Array:
     return value.copy()
 
 
+def id_of(cause: Cause | None) -> str:
+    return cause.id if cause else ""
+
+
 def next_number(array: Array) -> Array:
     return np.nextafter(array, np.float32(np.inf))
 
@@ -63,7 +68,7 @@ def test_an_input_that_holds_something_else_in_one_case() -> None:
         CaseRecords(case, [Record(case.name, Call(), damaged=("dy",), holds=holds)], True)
         for case, holds in ((small(), {"dy": ("dx",)}), (wider(), {}))
     ]
-    assert behaviour.explain_inputs("", cases[:1]) == "dx is written over dy"
+    assert id_of(behaviour.explain_inputs("", cases[:1])) == "overwrites(dx over dy)"
     assert not behaviour.explain_inputs("", cases)
 
 
@@ -118,26 +123,24 @@ class TestRepeat:
         both = {"dgamma": right(once, "dgamma")}
         accurate = records_of(once, (PLAIN, both), (AGAIN, both))
         cause = repeats.explain_repeat("dgamma", [*cases, accurate])
-        expected_cause = repeats.MEMORY.format("dgamma") if is_memory else ""
-        assert cause == expected_cause
+        assert cause == (repeats.MEMORY if is_memory else None)
         # No call is right: another formula may be summed in another order each time.
         assert not repeats.explain_repeat("dgamma", cases)
 
-    @pytest.mark.parametrize(("part", "start"), [
-        ((-1, -1), "the last element of the last row is not written"),
-        ((0, slice(None)), "the first row is not written"),
-        ((slice(None), -1), "the last column is not written"),
+    @pytest.mark.parametrize(("part", "place"), [
+        ((-1, -1), "last element of the last row"),
+        ((0, slice(None)), "first row"),
+        ((slice(None), -1), "last column"),
         ((1, 3), ""),
     ])  # fmt: skip
-    def test_unwritten_part(self, part: Any, start: str) -> None:
+    def test_unwritten_part(self, part: Any, place: str) -> None:
         cases = []
         for case in (small(), wider()):
             one, other = right(case, "y"), right(case, "y")
             one[part], other[part] = 5, 7
             cases.append(records_of(case, (PLAIN, {"y": one}), (AGAIN, {"y": other})))
         cause = repeats.explain_repeat("y", cases)
-        assert cause.startswith(start)
-        assert bool(cause) == bool(start)
+        assert id_of(cause) == (place and f"unwritten({place})")
 
 
 class TestBatch:
@@ -148,7 +151,7 @@ class TestBatch:
         kernel: Callable[[Array], Array],
         sizes: Sequence[int] = SIZES,
         names: Sequence[str] = ("float32-batch-300x67",),
-    ) -> str:
+    ) -> Cause | None:
         """Return the cause for a kernel whose y of a row depends on its batch."""
         cases = []
         for case in map(tv.case, names):
@@ -157,17 +160,16 @@ class TestBatch:
             cases.append(records_of(case, (PLAIN, {"y": kernel(y)}), *calls))
         return behaviour.explain_batch("y", cases)
 
-    @pytest.mark.parametrize(("change", "cause"), [
-        (lambda y: len(y) < 256, "255 and 256 rows"),
-        (lambda y: y.size < 5000, "4224 and 8415 elements"),
+    @pytest.mark.parametrize(("change", "sizes"), [
+        (lambda y: len(y) < 256, "255, 256 rows"),
+        (lambda y: y.size < 5000, "4224, 8415 elements"),
         (lambda y: len(y) < 100, ""),  # or up to 4000 elements
     ])  # fmt: skip
-    def test_rows_or_elements(self, change: Callable[[Array], bool], cause: str) -> None:
+    def test_rows_or_elements(self, change: Callable[[Array], bool], sizes: str) -> None:
         names = ("float32-batch-300x67", "float32-batch-sizes-4136x33")
-        sizes = (1, 7, 128, 255, 256, 257, 511)
-        found = self.cause(lambda y: next_number(y) if change(y) else y, sizes, names)
-        assert found.startswith(cause and f"the bits of a row change between batches of {cause}, ")
-        assert bool(found) == bool(cause)
+        tried = (1, 7, 128, 255, 256, 257, 511)
+        found = self.cause(lambda y: next_number(y) if change(y) else y, tried, names)
+        assert id_of(found) == (sizes and f"bits-change-between({sizes})")
 
     def test_two_numbers_of_rows(self) -> None:
         assert not self.cause(lambda y: next_number(y) if 100 < len(y) < 200 else y)
@@ -177,18 +179,16 @@ class TestBatch:
 
 
 class TestForms:
-    @pytest.mark.parametrize(("change", "start"), [
-        (lambda y: y.astype(np.float64) * (1 + 2.0**-40), "y is not rounded to float32"),
+    @pytest.mark.parametrize(("change", "cause"), [
+        (lambda y: y.astype(np.float64) * (1 + 2.0**-40), "stays-in(float64)"),
         (lambda y: y.astype(np.float16), ""),
     ])  # fmt: skip
-    def test_type(self, change: Callable[[Array], Array], start: str) -> None:
+    def test_type(self, change: Callable[[Array], Array], cause: str) -> None:
         cases = [
             records_of(case, (PLAIN, {"y": change(right(case, "y"))}))
             for case in (small(), wider())
         ]
-        cause = behaviour.explain_type("y", cases)
-        assert cause.startswith(start)
-        assert bool(cause) == bool(start)
+        assert id_of(behaviour.explain_type("y", cases)) == cause
 
     def test_result_of_another_size_says_nothing_of_types(self) -> None:
         wide = records_of(small(), (PLAIN, {"y": right(small(), "y").astype(np.float64)}))
@@ -200,50 +200,49 @@ class TestForms:
     def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
         assert records_of(small(), (PLAIN, {"dgamma": np.zeros(shape)})).result("dgamma") is None
 
-    @pytest.mark.parametrize(("change", "words"), [
-        (lambda dgamma: dgamma[:, np.newaxis, np.newaxis], "an extra axis of length 1"),
+    @pytest.mark.parametrize(("change", "cause"), [
+        (lambda dgamma: dgamma[:, np.newaxis, np.newaxis], "extra-axis"),
         (lambda dgamma: np.stack([dgamma, dgamma]), ""),
         (lambda dgamma: dgamma[:-1], ""),
         (lambda dgamma: 2 * dgamma[np.newaxis], ""),
         (lambda _: None, ""),
     ])  # fmt: skip
-    def test_shape(self, change: Callable[[Array], Array | None], words: str) -> None:
+    def test_shape(self, change: Callable[[Array], Array | None], cause: str) -> None:
         cases = [records_of(small(), (PLAIN, {"dgamma": change(right(small(), "dgamma"))}))]
-        cause = behaviour.explain_shape("dgamma", cases)
-        assert words in cause
-        assert bool(cause) == bool(words)
+        assert id_of(behaviour.explain_shape("dgamma", cases)) == cause
 
-    @pytest.mark.parametrize(("shape", "words"), [
-        ((4, 1, 17), "has an extra axis of length 1"),
-        ((68,), "has a wrong shape"),
-        ((1, 17, 4), "has a wrong shape"),
+    @pytest.mark.parametrize(("shape", "cause"), [
+        ((4, 1, 17), "extra-axis"),
+        ((68,), "wrong-shape"),
+        ((1, 17, 4), "wrong-shape"),
     ])  # fmt: skip
     def test_an_axis_is_extra_only_if_the_shape_is_right_without_it(
-        self, shape: tuple[int, ...], words: str
+        self, shape: tuple[int, ...], cause: str
     ) -> None:
         assert small().shape == (4, 17)
         cases = [records_of(small(), (PLAIN, {"y": right(small(), "y").reshape(shape)}))]
-        assert behaviour.explain_shape("y", cases) == f"y {words}; its values are right"
+        assert id_of(behaviour.explain_shape("y", cases)) == cause
 
     def test_transposed_result(self) -> None:
         y = right(small(), "y")
-        for result, cause in ((y.T, "y is transposed"), (2 * y.T, "")):
+        for result, cause in ((y.T, "transposed"), (2 * y.T, "")):
             cases = [records_of(small(), (PLAIN, {"y": result}))]
-            assert behaviour.explain_shape("y", cases) == cause
+            assert id_of(behaviour.explain_shape("y", cases)) == cause
 
-    @pytest.mark.parametrize(("failures", "cause"), [
+    @pytest.mark.parametrize(("failures", "words"), [
         (("", "", "raised A: a"), "calls fail where D is 2"),
         (("", "raised B: b", "raised A: a"), ""),
         (("raised A: a", "raised A: a", "raised A: a"), ""),  # there are no control cases
     ])  # fmt: skip
-    def test_sizes_at_which_calls_fail(self, failures: tuple[str, ...], cause: str) -> None:
+    def test_sizes_at_which_calls_fail(self, failures: tuple[str, ...], words: str) -> None:
         cases = [
             CaseRecords(case, [Record(case.name, Call(), failure=failure)], bool(failure))
             for case, failure in zip(
                 (small(), wider(), tv.case("float32-normal-4x2")), failures, strict=True
             )
         ]
-        assert behaviour.explain_raised("", cases) == cause
+        cause = behaviour.explain_raised("", cases)
+        assert (cause.words if cause else "") == words
 
     def test_a_case_that_made_no_such_call_is_no_control(self) -> None:
         plain, failed = Record("", Call()), Record("", Call(LARGE), failure="gave no answer")
@@ -270,11 +269,11 @@ class TestValues:
         wide = case.with_inputs(dy=np.where(np.arange(17) < 4, np.inf, case.dy).astype(np.float32))
         result = np.nan_to_num(right(wide, "dbeta"))
         cause = behaviour.explain_special("dbeta", [records_of(wide, (PLAIN, {"dbeta": result}))])
-        assert "infinity by the largest number" in cause
+        assert id_of(cause) == "nan-to-0-inf-to-largest(result)"
 
     @pytest.mark.parametrize(("replaced", "cause"), [
-        (lambda x: ~np.isfinite(x), "non-finite values of x are replaced by 0"),
-        (np.isnan, "NaN in x is replaced by 0"),
+        (lambda x: ~np.isfinite(x), "non-finite-to-0(x)"),
+        (np.isnan, "nan-to-0(x)"),
     ], ids=["not finite", "NaN"])  # fmt: skip
     def test_inputs_that_are_replaced(
         self, replaced: Callable[[Array], Array], cause: str
@@ -283,10 +282,10 @@ class TestValues:
         for case in cases_of("special"):
             with_zeros = case.with_inputs(x=np.where(replaced(case.x), np.float32(0), case.x))
             cases.append(records_of(case, (PLAIN, {"y": right(with_zeros, "y")})))
-        assert behaviour.explain_special("y", cases) == cause
+        assert id_of(behaviour.explain_special("y", cases)) == cause
 
     @pytest.mark.parametrize(("column", "cause"), [
-        (np.float32(np.nan), "a row with NaN in x has finite elements of y in other columns"),
+        (np.float32(np.nan), "nan-contained(x)"),
         (np.float32(1), ""),
     ], ids=["NaN", "number"])  # fmt: skip
     def test_nan_that_statistics_ignore(self, column: Array, cause: str) -> None:
@@ -296,7 +295,7 @@ class TestValues:
             rows = nan.any(axis=1, keepdims=True)
             y = np.where(nan, column, np.where(rows, np.float32(2), right(case, "y")))
             cases.append(records_of(case, (PLAIN, {"y": y})))
-        assert behaviour.explain_special("y", cases) == cause
+        assert id_of(behaviour.explain_special("y", cases)) == cause
 
     @pytest.mark.parametrize(
         "change", [np.copy, lambda y: np.where(np.abs(y) < TINY, np.float32(1), y)]
@@ -314,4 +313,4 @@ class TestValues:
         y = right(case, "y")
         result = np.where(np.abs(y) < TINY, np.float32(0), y)
         cause = behaviour.explain_subnormal("y", [records_of(case, (PLAIN, {"y": result}))])
-        assert cause == "subnormal results are flushed to zero"
+        assert id_of(cause) == "flushed(results)"

@@ -3,56 +3,57 @@
 import numpy as np
 import pytest
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.indices import averaged_in_blocks, divisors, places, weights
 
 WEIGHTS = {
-    "the last row is left out": [1, 1, 1, 1, 1, 1, 1, 1, 1, 0],
-    "the first row is left out": [0, 1, 1, 1, 1, 1, 1, 1, 1, 1],
-    "the second half of the rows is left out": [1, 1, 1, 1, 1, 0, 0, 0, 0, 0],
-    "every second row is left out": [1, 0, 1, 0, 1, 0, 1, 0, 1, 0],
-    "the first row is counted twice": [2, 1, 1, 1, 1, 1, 1, 1, 1, 1],
-    "the last row is counted twice": [1, 1, 1, 1, 1, 1, 1, 1, 1, 2],
-    "the last, partial block of 4 rows is left out": [1, 1, 1, 1, 1, 1, 1, 1, 0, 0],
-    "every second block of 4 rows is left out": [1, 1, 1, 1, 0, 0, 0, 0, 1, 1],
-    "rows beyond the first 4 are left out": [1, 1, 1, 1, 0, 0, 0, 0, 0, 0],
-    "the rows from N - N % 4 on are left out": [1, 1, 1, 1, 1, 1, 1, 1, 0, 0],
-    "only the last block of 4 rows is summed": [0, 0, 0, 0, 0, 0, 0, 0, 1, 1],
-    "the last of every 4 rows is left out": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1],
-    "a last, partial block of 4 begins at N - 4 and counts rows twice": [1] * 6 + [2, 2, 1, 1],
-    "the last row is counted again, up to a multiple of 4": [1] * 9 + [3],
+    "no-last(row)": [1, 1, 1, 1, 1, 1, 1, 1, 1, 0],
+    "no-first(row)": [0, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+    "no-second-half(row)": [1, 1, 1, 1, 1, 0, 0, 0, 0, 0],
+    "no-every-second(row)": [1, 0, 1, 0, 1, 0, 1, 0, 1, 0],
+    "first-twice(row)": [2, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+    "last-twice(row)": [1, 1, 1, 1, 1, 1, 1, 1, 1, 2],
+    "no-partial-block(row, 4)": [1, 1, 1, 1, 1, 1, 1, 1, 0, 0],
+    "no-every-second-block(row, 4)": [1, 1, 1, 1, 0, 0, 0, 0, 1, 1],
+    "none-beyond(row, 4)": [1, 1, 1, 1, 0, 0, 0, 0, 0, 0],
+    "none-from-last-multiple(row, 4)": [1, 1, 1, 1, 1, 1, 1, 1, 0, 0],
+    "last-block-alone(row, 4)": [0, 0, 0, 0, 0, 0, 0, 0, 1, 1],
+    "no-last-of-every(row, 4)": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1],
+    "last-block-overlaps(row, 4)": [1] * 6 + [2, 2, 1, 1],
+    "last-repeated(row, 4)": [1] * 9 + [3],
 }
 PLACES = {
-    "the next row": [1, 2, 3, 4, 5, 6, 7, 8, 9, 0],
-    "the row before": [9, 0, 1, 2, 3, 4, 5, 6, 7, 8],
-    "the first row": [0] * 10,
-    "the last row": [9] * 10,
-    "the other row of a pair": [1, 0, 3, 2, 5, 4, 7, 6, 9, 8],
-    "the row before, within blocks of 4 rows": [0, 0, 1, 2, 4, 4, 5, 6, 8, 8],
-    "the first row of each block of 4": [0, 0, 0, 0, 4, 4, 4, 4, 8, 8],
-    "the last row of each block of 4": [3, 3, 3, 3, 7, 7, 7, 7, 9, 9],
-    "row i % 4, not i": [0, 1, 2, 3, 0, 1, 2, 3, 0, 1],
+    "of-next(row)": [1, 2, 3, 4, 5, 6, 7, 8, 9, 0],
+    "of-before(row)": [9, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+    "of-first(row)": [0] * 10,
+    "of-last(row)": [9] * 10,
+    "of-other-of-pair(row)": [1, 0, 3, 2, 5, 4, 7, 6, 9, 8],
+    "of-before-in-blocks(row, 4)": [0, 0, 1, 2, 4, 4, 5, 6, 8, 8],
+    "of-first-of-block(row, 4)": [0, 0, 0, 0, 4, 4, 4, 4, 8, 8],
+    "of-last-of-block(row, 4)": [3, 3, 3, 3, 7, 7, 7, 7, 9, 9],
+    "of-modulo(row, 4)": [0, 1, 2, 3, 0, 1, 2, 3, 0, 1],
 }
 
 
-@pytest.mark.parametrize("words", WEIGHTS)
-def test_weights(words: str) -> None:
-    found = dict(weights("row", "rows", "N"))[words](10)
+@pytest.mark.parametrize("cause", WEIGHTS)
+def test_weights(cause: str) -> None:
+    found = dict(weights("row", "rows", "N"))[Cause(cause, "")](10)
     assert found.dtype == np.float64
-    assert found.tolist() == WEIGHTS[words]
+    assert found.tolist() == WEIGHTS[cause]
 
 
-@pytest.mark.parametrize("words", PLACES)
-def test_places(words: str) -> None:
-    found = dict(places("row", "rows", "it is that"))[f"it is that of {words}"](10)
-    assert found.tolist() == PLACES[words]
+@pytest.mark.parametrize("cause", PLACES)
+def test_places(cause: str) -> None:
+    found = dict(places("row", "rows", "it is that"))[Cause(cause, "")](10)
+    assert found.tolist() == PLACES[cause]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_short_axes(size: int) -> None:
     """No index is beyond the end; a short axis is no partial block behind a whole one."""
-    for words, rule in places("row", "rows", "it is that"):
-        assert ((rule(size) >= 0) & (rule(size) < size)).all(), words
-    whole = dict(weights("row", "rows", "N"))["the last, partial block of 8 rows is left out"]
+    for cause, rule in places("row", "rows", "it is that"):
+        assert ((rule(size) >= 0) & (rule(size) < size)).all(), cause
+    whole = dict(weights("row", "rows", "N"))[Cause("no-partial-block(row, 8)", "")]
     assert whole(size).tolist() == [1] * size
 
 

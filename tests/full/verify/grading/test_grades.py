@@ -11,6 +11,7 @@ import truenorm.verify as tv
 from shared.verify.fake_report import finding, one_pass
 from shared.verify.recorded import RIGHT_FORWARD, in_float64
 from truenorm.verify.calls import Call
+from truenorm.verify.causes import Cause
 from truenorm.verify.collecting import collect
 from truenorm.verify.diagnosis.accuracy import Diagnosis
 from truenorm.verify.grading.findings import make_findings, order_findings
@@ -239,10 +240,10 @@ def finding_of(guard: str, output: str, **more: Any) -> Finding:
 
 
 def test_each_cause_is_named_once() -> None:
-    eps = "eps is left out (matches {} within 1 ulp)"
+    no_eps, another = (Cause("no-term(eps)", "eps is left out"),), (Cause("another", "another"),)
     for other, follows in (
-        (finding_of("ordinary", "dx", cause=eps.format("dx")), 1),
-        (finding_of("ordinary", "dx", cause="another (matches dx within 1 ulp)"), 0),
+        (finding_of("ordinary", "dx", causes=no_eps), 1),
+        (finding_of("ordinary", "dx", causes=another), 0),
         (finding_of("growth", "dx"), 1),
         (finding_of("growth", "dx", families=("constant",)), 0),
         (finding_of("growth", "dx", families=("constant",), slope=1.9), 1),
@@ -251,7 +252,7 @@ def test_each_cause_is_named_once() -> None:
         (finding_of("growth", "sum"), 0),
         (finding_of("repeat", "dx"), 0),
     ):
-        first = finding_of("growth", "y", cause=eps.format("y"), slope=2.0)
+        first = finding_of("growth", "y", causes=no_eps, slope=2.0)
         ordered = order_findings([other, first], ["y", "sum"])
         assert {each.output: each.follows for each in ordered} == {
             "y": 0,
@@ -263,10 +264,8 @@ def test_each_cause_is_named_once() -> None:
 
 def test_a_finding_may_follow_from_one_that_follows() -> None:
     """Of a bug in forward, special rows of a gradient are no finding of their own."""
-    cause = "the mean is over places, not channels (matches {} within 1 ulp)"
-    first, second = (
-        finding_of("ordinary", name, cause=cause.format(name)) for name in ("y", "dgamma")
-    )
+    causes = (Cause("along", "the mean is over places, not channels"),)
+    first, second = (finding_of("ordinary", name, causes=causes) for name in ("y", "dgamma"))
     special = finding_of("finite", "dgamma")
     ordered = order_findings([special, second, first], ["y"])
     assert [each.output for each in ordered] == ["y", "dgamma", "dgamma"]
@@ -280,7 +279,7 @@ def test_a_cause_is_named_beside_a_case_that_it_explains() -> None:
         Symptom("ordinary", case, Record(case.name, Call()), "y", case.name, (0, 0), severity)
         for case, severity in ((explained, 1.0), (worse, 2.0))
     ]
-    cause = "eps is left out (matches y within 1 ulp)"
+    cause, match = Cause("no-term(eps)", "eps is left out"), "matches y within 1 ulp"
     most = "eps is left out (matches y within 1 ulp; explains {} % of the error of this case)"
     for shares, shown, named in (
         ({explained.name: 0.95}, explained, most.format(95)),
@@ -288,9 +287,9 @@ def test_a_cause_is_named_beside_a_case_that_it_explains() -> None:
         ({explained.name: 0.96, worse.name: 0.94}, explained, most.format(96)),
         ({explained.name: 0.89, worse.name: 0.7}, worse, ""),
         ({"float32-normal-4x5": 1.0}, worse, ""),
-        ({}, worse, cause),  # a cause without errors to compare
+        ({}, worse, f"{cause.words} ({match})"),  # a cause without errors to compare
     ):
-        diagnosis = Diagnosis(cause, 9, shares)
+        diagnosis = Diagnosis((cause,), 9, shares, match)
         diagnoses = {("ordinary", "float32", "y"): diagnosis}
         (one,) = make_findings(found, [], SubjectSpec("kernel.py"), 0, diagnoses)
         assert (one.case, one.cause) == (shown.name, named)
@@ -298,17 +297,17 @@ def test_a_cause_is_named_beside_a_case_that_it_explains() -> None:
 
 
 def test_special_rows_may_follow_from_plain_ones() -> None:
-    plain = finding_of("ordinary", "y", cause="beta is left out (matches y within 1 ulp)")
+    plain = finding_of("ordinary", "y", causes=(Cause("no-term(beta)", "beta is left out"),))
     for other, follows in (
         (finding_of("special", "y"), 1),
         (finding_of("finite", "y"), 1),
-        (finding_of("special", "y", cause="NaN is replaced by 0"), 0),
+        (finding_of("special", "y", causes=(Cause("nan-to-0(x)", "NaN is replaced by 0"),)), 0),
         (finding_of("special", "dx"), 0),
         (finding_of("special", "y", dtype="float16"), 0),
         (finding_of("repeat", "y"), 0),
     ):
         assert order_findings([plain, other], ["y"])[-1].follows == follows, other
-        unknown = replace(plain, cause="")
+        unknown = replace(plain, causes=())
         assert order_findings([unknown, other], ["y"])[-1].follows == 0
 
 

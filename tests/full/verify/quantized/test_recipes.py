@@ -113,17 +113,17 @@ def test_claimed_recipe_passes(claim: str) -> None:
     assert judge(VLLM.kernel.subject(recipe=claim), calls=False).passed
 
 
-@pytest.mark.parametrize(("claim", "text", "cause"), [
-    ("early/T, divide", "codes is not scaled as early/T, divide requires", "y*[1/s]"),
-    ("late/T, reciprocal", "codes is not rounded as late/T, reciprocal requires", "early/T"),
-    ("early/direct", "codes is not rounded as early/direct requires", "[y]_T/s is encoded"),
+@pytest.mark.parametrize(("claim", "text"), [
+    ("early/T, divide", "codes is not scaled as early/T, divide requires"),
+    ("late/T, reciprocal", "codes is not rounded as late/T, reciprocal requires"),
+    ("early/direct", "codes is not rounded as early/direct requires"),
 ])  # fmt: skip
-def test_another_recipe_is_a_finding(claim: str, text: str, cause: str) -> None:
+def test_another_recipe_is_a_finding(claim: str, text: str) -> None:
     subject = VLLM.kernel.subject().with_options({"recipe": claim})
     (finding,) = judge(subject, calls=False).findings
     assert finding.guard == "recipe"
     assert text in finding.symptom
-    assert cause in finding.cause
+    assert [each.id for each in finding.causes] == ["recipe(early/T, reciprocal)"]
 
 
 def test_unknown_recipe_raises() -> None:

@@ -464,10 +464,7 @@ PLANTED = (
     Planted("means over places in backward", MeansOverPlacesInBackward, OVER_CHANNELS),
     Planted("tail of a block", TailLeftOut, GROUP_NORM),
 )  # fmt: skip
-CAUSES: dict[str, list[str]] = {
-    name: [each for each in (words if isinstance(words, list) else [words]) if each]
-    for name, words in tomllib.loads(
-        Path(__file__).with_name("causes.toml").read_text("utf-8")
-    ).items()
-}
-"""By bug: words of which some stand in each cause that is named; none is named without any."""
+CAUSES: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("causes.toml").read_text("utf-8")
+)
+"""By bug: ids of which each finding with a cause has one; none where no cause is named."""

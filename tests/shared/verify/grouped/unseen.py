@@ -146,7 +146,7 @@ class SlopeOfSigmoid(Textbook):
 
 
 class Unseen(NamedTuple):
-    """A wrong kernel, what it is judged as, and the cause of each result that gets one."""
+    """A wrong kernel, what it is judged as, and by result the id of the cause that it gets."""
 
     kernel: type[Textbook]
     spec: str
@@ -156,37 +156,36 @@ class Unseen(NamedTuple):
 GROUP_NORM, GROUPED, SILU = "group_norm,groups=2", "rms_norm,groups=4", "rms_norm,gate=silu"
 FIRST, DIT = "rms_norm,groups=2,gate=silu-first", "layer_norm,modulate=sample,gamma=false"
 UNSEEN = (
-    Unseen(GammaSquared, GROUP_NORM, {"dx": "gamma is applied twice in g"}),  # and beta in y
-    Unseen(MeanNotInDx, GROUP_NORM, {"dx": "mean(g) is left out"}),
-    Unseen(ProjectedTwice, GROUPED, {"dx": "xhat*mean(g*xhat) is subtracted twice"}),
+    Unseen(GammaSquared, GROUP_NORM, {"dx": "factor-twice(gamma, g)"}),  # and beta in y
+    Unseen(MeanNotInDx, GROUP_NORM, {"dx": "no-term(mean(g))"}),
+    Unseen(ProjectedTwice, GROUPED, {"dx": "term-twice(xhat*mean(g*xhat))"}),
     Unseen(MeanOfFirstHalf, GROUP_NORM,
-        dict.fromkeys(("y", "dgamma"), "the second half of the elements is left out of the mean: "
-            "it is divided by the rest")),
+        dict.fromkeys(("y", "dgamma"), "no-second-half(the mean, element)-not-counted")),
     Unseen(UnitBefore, GROUPED,
-        dict.fromkeys(("y", "dx", "dgamma"), "1/sqrt(... + eps) is that of the group before")),
-    Unseen(NoBeta, GROUP_NORM, {"y": "beta is left out"}),
-    Unseen(NoGain, SILU, dict.fromkeys(("y", "dz"), "gamma is left out of xhat*gamma")),
+        dict.fromkeys(("y", "dx", "dgamma"), "of-before(1/sqrt(... + eps), group)")),
+    Unseen(NoBeta, GROUP_NORM, {"y": "no-term(beta)"}),
+    Unseen(NoGain, SILU, dict.fromkeys(("y", "dz"), "no-factor(gamma, xhat*gamma)")),
     Unseen(Tanh, SILU, {}),
     Unseen(OtherSign, SILU, {}),
     Unseen(HardSwish, SILU,
-        dict.fromkeys(("y", "dx", "dgamma"), "sigma(z) is a hard sigmoid, clip(x/6 + 1/2, 0, 1)")),
-    Unseen(ShiftTwice, DIT, {"y": "shift is added twice"}),
+        dict.fromkeys(("y", "dx", "dgamma"), "hard-sigmoid-6(sigma(z))")),
+    Unseen(ShiftTwice, DIT, {"y": "term-twice(shift)"}),
     Unseen(ScaledAfterShift, "rms_norm,modulate=row",
-        {"y": "shift is multiplied by 1 + scale in m"}),
-    Unseen(DxWithoutGamma, SILU, {"dx": "gamma is left out of g"}),
-    Unseen(DgammaFromX, GROUP_NORM, {"dgamma": "x is used for xhat in dy*xhat"}),
+        {"y": "term-multiplied(shift, 1 + scale, m)"}),
+    Unseen(DxWithoutGamma, SILU, {"dx": "no-factor(gamma, g)"}),
+    Unseen(DgammaFromX, GROUP_NORM, {"dgamma": "used-for(x, xhat, dy*xhat)"}),
     Unseen(EpsSquared, GROUP_NORM, {}),
     Unseen(EpsBesideTheRoot, "instance_norm",
-        dict.fromkeys(("y", "dx"), "eps is added to the root")),
+        dict.fromkeys(("y", "dx"), "added-to-root(eps)")),
     Unseen(FirstUnitOfScale, DIT,
-        {name: f"{name} is that of the first row of a sample" for name in ("dscale", "dshift")}),
-    Unseen(XhatInFloat16, "rms_norm,heads=4", {"y": "xhat is rounded to float16"}),
-    Unseen(HalfOfDz, SILU, {"dz": "dz is multiplied by 0.5"}),
+        dict.fromkeys(("dscale", "dshift"), "first-alone(row of a sample)")),
+    Unseen(XhatInFloat16, "rms_norm,heads=4", {"y": "rounded(xhat, float16)"}),
+    Unseen(HalfOfDz, SILU, {"dz": "times-a-factor"}),
     Unseen(MeanOverRows, SILU, {}),
     Unseen(RowsReversed, GROUP_NORM, {}),
     Unseen(SquaresInFloat16, GROUP_NORM, {}),
     Unseen(OneLessInBackward, "layer_norm,groups=2",
-        {"dx": "mean(g) and mean(g*xhat) are divided by n - 1"}),
+        {"dx": "divided-by(mean(g), mean(g*xhat), n - 1)"}),
     Unseen(SlopeOfSigmoid, "rms_norm,gate=self", {}),
     Unseen(Tanh, FIRST, {}),
     Unseen(OtherSign, FIRST, {}),

@@ -24,7 +24,7 @@ PLANTED: dict[str, PlantedBug] = {
 CAUSES: dict[str, list[str]] = tomllib.loads(
     Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
 )
-"""By bug: words of which one stands in each cause that is named; none where none is."""
+"""By bug: ids of which each finding with a cause has one; none where no cause is named."""
 
 
 FIRST_OF_KIND = {bug.kind: name for name, bug in reversed(PLANTED.items())}.values()

@@ -372,5 +372,7 @@ PLANTED = {
     "residual truncated": Planted("add_rms_norm,quant=e4m3fn", {"added": cut}, "sum"),
     "eps is constant": Planted(TOKEN, {}, "codes", kind=ConstantEps),
 }  # fmt: skip
-CAUSES: dict[str, str] = tomllib.loads(Path(__file__).with_name("causes.toml").read_text("utf-8"))
-"""By bug: words of each cause that the report names."""
+CAUSES: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("causes.toml").read_text("utf-8")
+)
+"""By bug: ids of which each finding with a cause has one."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.mutants import Run, changed
 from truenorm.verify.norms.changes import R
 from truenorm.verify.norms.grouped.derived import axes_of, derived_of, mutated, other_axes, shaped
@@ -30,12 +31,12 @@ Divide = Callable[[Geometry], Geometry]
 
 
 @cache
-def hypotheses_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
-    """Return the hypotheses about an output by their words."""
-    return {words: each for table in tables_of(norm, output) for words, each in table.items()}
+def hypotheses_of(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
+    """Return the hypotheses about an output by their causes."""
+    return {cause: each for table in tables_of(norm, output) for cause, each in table.items()}
 
 
-def tables_of(norm: Norm, output: str) -> list[dict[str, Hypothesis]]:
+def tables_of(norm: Norm, output: str) -> list[dict[Cause, Hypothesis]]:
     """Return the tables of hypotheses; no words are in two of them, or one would be lost."""
     written = (_of_division, _of_statistics, _of_options, _of_inputs)
     return [table(norm, output) for table in (*written, derived_of)]
@@ -43,7 +44,7 @@ def tables_of(norm: Norm, output: str) -> list[dict[str, Hypothesis]]:
 
 def unchanged_of(norm: Norm, output: str) -> Hypothesis:
     """Return the output by the formula."""
-    return partial(mutated, norm, output, "")
+    return partial(mutated, norm, output, None)
 
 
 class _At(NamedTuple):
@@ -101,7 +102,7 @@ def _at_run(change: ChangeAt, at: _At, _: Run, right: Any) -> Any:
     return change(at, right)
 
 
-def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
+def _of_division(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
     """Return hypotheses about how rows are divided into units."""
     wrong = partial(_wrong, norm, output)
     division = norm.geometry_of(1, "as-1x1")
@@ -110,37 +111,51 @@ def _of_division(norm: Norm, output: str) -> dict[str, Hypothesis]:
     plural = {"t": "heads" if norm.heads else "rows", "s": "places"}.get(division.units, "groups")
     plural = "channels" if norm.name == "instance_norm" else plural
     table = {
-        f"{plural} are ignored": wrong(divide=lambda each: replace(each, units="")),
-        f"squares of the next of the {plural} are counted, up to a power of two": wrong(
-            w=_with_next_unit
+        Cause("no-units", f"{plural} are ignored"): wrong(
+            divide=lambda each: replace(each, units="")
         ),
+        Cause(
+            "padding-of-next-unit-in-square",
+            f"squares of the next of the {plural} are counted, up to a power of two",
+        ): wrong(w=_with_next_unit),
     }
     if norm.groups > 1:
         table |= {
-            "there are twice as many groups": wrong(divide=_twice_the_groups),
-            "groups are interleaved: column c is in group c % G": wrong(divide=_interleaved),
-            "gamma and beta are those of the first column of a group": wrong(
+            Cause("twice-as-many-groups", "there are twice as many groups"): wrong(
+                divide=_twice_the_groups
+            ),
+            Cause(
+                "groups-interleaved", "groups are interleaved: column c is in group c % G"
+            ): wrong(divide=_interleaved),
+            Cause(
+                "parameters-of-first-column-of-group",
+                "gamma and beta are those of the first column of a group",
+            ): wrong(
                 partial(_other_columns, norm, lambda each: np.repeat(each[:, :1], each.shape[1]))
             ),
         }
     if norm.spatial:
         words = "gamma and beta are read at offset % C, as though channels were the last axis"
-        table[words] = wrong(gamma=_channels_last, beta=_channels_last)
+        table[Cause("parameters-of-channels-last", words)] = wrong(
+            gamma=_channels_last, beta=_channels_last
+        )
     if norm.spatial and norm.groups > 1 and output == "dgamma":
         words = "dgamma has the mean and 1/sqrt(... + eps) of group c % G, not of c // (C/G)"
-        table[words] = wrong(dgamma_terms=_of_other_groups)
+        table[Cause("dgamma-of-other-groups", words)] = wrong(dgamma_terms=_of_other_groups)
     return table
 
 
-def _of_statistics(norm: Norm, output: str) -> dict[str, Hypothesis]:
+def _of_statistics(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
     """Return hypotheses about a variance, or a mean that is subtracted, over other axes."""
-    division, table = norm.geometry_of(1, "as-1x1"), dict[str, Hypothesis]()
+    division, table = norm.geometry_of(1, "as-1x1"), dict[Cause, Hypothesis]()
     if norm.centred and norm.share == 1:
         axes = axes_of(norm, division.axes)
         for over, words in other_axes(axes, division.without(division.units)):
             variance, centred = partial(_variance_over, over), partial(_centred_over, over)
-            table[f"the variance is {words}"] = _wrong(norm, output, w=variance)
-            table[f"the mean that is subtracted is {words}"] = _wrong(norm, output, xhat=centred)
+            cause = Cause(f"variance-along({over})", f"the variance is {words}")
+            table[cause] = _wrong(norm, output, w=variance)
+            cause = Cause(f"centred-along({over})", f"the mean that is subtracted is {words}")
+            table[cause] = _wrong(norm, output, xhat=centred)
     return table
 
 
@@ -202,34 +217,45 @@ def _of_other_groups(at: _At, terms: Float64s) -> Any:
     return at.right("e") * xhat.reshape(terms.shape)
 
 
-def _of_options(norm: Norm, output: str) -> dict[str, Hypothesis]:
+def _of_options(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
     """Return hypotheses about the options of a norm: the gate, the variance, a residual."""
-    wrong, table = partial(_wrong, norm, output), dict[str, Hypothesis]()
+    wrong, table = partial(_wrong, norm, output), dict[Cause, Hypothesis]()
     if norm.gates_by_z:
         other = {"silu": "sigmoid", "sigmoid": "silu"}[norm.activation]
         moved = norm.activation + ("" if norm.gate_first else "-first")
+        place = "after the norm" if norm.gate_first else "first"
         gates = {
-            "the gate comes after the norm" if norm.gate_first else "the gate comes first": moved,
-            f"the gate is {other}, not {norm.activation}": norm.gate.replace(
-                norm.activation, other
-            ),
+            Cause("gate-moved", f"the gate comes {place}"): moved,
+            Cause(
+                f"gate-is({other})", f"the gate is {other}, not {norm.activation}"
+            ): norm.gate.replace(norm.activation, other),
         }
         table |= {
-            words: _wrong(norm.with_options(gate=gate), output) for words, gate in gates.items()
+            cause: _wrong(norm.with_options(gate=gate), output) for cause, gate in gates.items()
         }
     if norm.gate_first and output == "dgamma":
-        table["it has xhat of x without the gate"] = wrong(dgamma_terms=_of_ungated)
+        table[Cause("xhat-without-gate", "it has xhat of x without the gate")] = wrong(
+            dgamma_terms=_of_ungated
+        )
     if norm.gate == "self":
-        table["the derivative of silu is taken at xhat"] = wrong(slope=_slope_at_xhat)
+        table[Cause("slope-at-xhat", "the derivative of silu is taken at xhat")] = wrong(
+            slope=_slope_at_xhat
+        )
     if norm.adds and not norm.gate_first:
-        table[f"{R} is that of x without the residual"] = wrong(w=_without_residual)
+        table[Cause("r-without-residual", f"{R} is that of x without the residual")] = wrong(
+            w=_without_residual
+        )
     if norm.share < 1:
         table |= {
-            "all columns count for the variance": _wrong(norm.with_options(variance=""), output),
-            "the sum of squares is divided by all columns": wrong(w=_over_all_columns),
-            "xhat*mean(g*xhat) is subtracted in all columns": wrong(
-                projected=lambda at, _: at.right("xhat") * at.right("along")
+            Cause("all-columns-in-variance", "all columns count for the variance"): _wrong(
+                norm.with_options(variance=""), output
             ),
+            Cause(
+                "square-over-all-columns", "the sum of squares is divided by all columns"
+            ): wrong(w=_over_all_columns),
+            Cause(
+                "projection-in-all-columns", "xhat*mean(g*xhat) is subtracted in all columns"
+            ): wrong(projected=lambda at, _: at.right("xhat") * at.right("along")),
         }
     return table
 
@@ -258,13 +284,19 @@ def _over_all_columns(at: _At, w: Float64s) -> Any:
     return w * (at.norm.counted(size) / size)
 
 
-def _of_inputs(norm: Norm, output: str) -> dict[str, Hypothesis]:
+def _of_inputs(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
     """Return hypotheses about where inputs are read."""
     wrong = partial(_wrong, norm, output)
-    table = {"inputs are read as though they were contiguous": wrong(_misread)}
+    table = {
+        Cause("read-without-gaps", "inputs are read as though they were contiguous"): wrong(
+            _misread
+        )
+    }
     if norm.modulate == "sample":
         words = "scale and shift are those of sample row % N, not of row // T"
-        table[words] = wrong(scale=_of_other_samples, shift=_of_other_samples)
+        table[Cause("modulation-of-other-samples", words)] = wrong(
+            scale=_of_other_samples, shift=_of_other_samples
+        )
     return table
 
 

@@ -5,6 +5,7 @@ from functools import cache, lru_cache, partial
 from itertools import combinations
 from typing import Any
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.formulas.arithmetic import Floats, result_of
 from truenorm.verify.formulas.graph import Node, needed
 from truenorm.verify.formulas.mutants import Axis, Changes, Formula, Mutants, Run
@@ -24,15 +25,15 @@ RECENT = 64
 
 
 @cache
-def derived_of(norm: Norm, output: str) -> dict[str, Hypothesis]:
-    """Return the hypotheses about an output that are mutants of the formula, by their words."""
+def derived_of(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
+    """Return the hypotheses about an output that are mutants of the formula, by their causes."""
     key = Key.of(norm.geometry_of(1, "as-1x1"), (each.name for each in norm.inputs))
     return {each: partial(mutated, norm, output, each) for each in _mutants(norm, output, key)}
 
 
 @cache
-def _mutants(norm: Norm, output: str, key: Key) -> dict[str, Changes]:
-    """Return the mutants of the formula by their words."""
+def _mutants(norm: Norm, output: str, key: Key) -> dict[Cause, Changes]:
+    """Return the mutants of the formula by their causes."""
     graph = graph_of(norm, key)
     if output not in graph:
         return {}
@@ -52,7 +53,9 @@ def _over_other_axes(formula: Formula) -> Mutants:
     for part, name in [*zip(parts, map(_subject, parts), strict=True), (every, "means are")]:
         unit = part[0].settings[0] if part else ()
         for axes, words in other_axes(formula.axes[1:], unit):
-            yield f"{name} {words}", dict.fromkeys(part, partial(_along, axes))
+            steps = ", ".join(map(repr, part)) if part is not every else "means"
+            cause = Cause(f"along({steps}, {axes})", f"{name} {words}")
+            yield cause, dict.fromkeys(part, partial(_along, axes))
 
 
 def _subject(nodes: Sequence[Node]) -> str:
@@ -108,10 +111,10 @@ def _run(norm: Norm, case: Case) -> tuple[Key, Run]:
     return key_of(norm, case), Run(given_of(norm, case, norm.geometry(case)), case.dtype)
 
 
-def mutated(norm: Norm, output: str, words: str, case: Case) -> Float64s:
+def mutated(norm: Norm, output: str, cause: Cause | None, case: Case) -> Float64s:
     """Return an output by a mutant; the right output if the case lacks the input of the mutant."""
     key, run = _run(norm, case)
-    changes = _mutants(norm, output, key).get(words, {})
+    changes = {} if cause is None else _mutants(norm, output, key).get(cause, {})
     values = run.result(graph_of(norm, key)[output], changes)
     return shaped(norm, output, case, values)
 

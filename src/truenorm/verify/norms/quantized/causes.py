@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.distinctions import FEW, distinguishing_size, is_likelier
 from truenorm.verify.formulas.rounding import rounded
 from truenorm.verify.norms.norm import Norm
@@ -36,7 +37,9 @@ SURELY_NOT = 0.9
 LARGEST_CASE = 2**16
 """Elements of cases that are compared."""
 SMALLEST_FLOAT32 = 2.0**-149
-BY_RIGHT_SCALES = "codes are those of the right scales, not of the returned ones"
+BY_RIGHT_SCALES = Cause(
+    "codes-of-right-scales", "codes are those of the right scales, not of the returned ones"
+)
 
 
 class _Wrong(NamedTuple):
@@ -92,7 +95,7 @@ def _rows(norm: Norm, case: Case, scales: Float64s, recipe: tuple[str, str]) -> 
 class Fit(NamedTuple):
     """The share of elements that fit a hypothesis; where they fit, and where it is decided."""
 
-    words: str
+    cause: Cause
     share: float
     masks: Mask = np.zeros((2, 0), bool)
 
@@ -107,21 +110,21 @@ def _share(fit: Fit) -> float:
     return fit.share
 
 
-def most_likely(fits: Sequence[Fit]) -> str:
-    """Return the hypothesis that beats all others that fit, and those that are like it, or "".
+def most_likely(fits: Sequence[Fit]) -> tuple[Cause, ...]:
+    """Return the hypothesis that beats all others that fit, and those that are like it.
 
     Right scales are a simpler explanation of codes than scales that are hardly different.
     """
     fitting = [each for each in fits if each.share >= FITS]
     if not fitting:
-        return ""
+        return ()
     best = max(fitting, key=_share)
     pairs = [(each, best.beside(each)) for each in fitting]
     alike = [each for each, pair in pairs if np.not_equal(*pair).sum() < FEW]
     if not all(is_likelier(*pair) for _, pair in pairs if np.not_equal(*pair).sum() >= FEW):
-        return ""
-    right = [each.words for each in alike if each.words == BY_RIGHT_SCALES]
-    return ", or ".join(right or [each.words for each in alike])
+        return ()
+    causes = tuple(each.cause for each in alike)
+    return (BY_RIGHT_SCALES,) if BY_RIGHT_SCALES in causes else causes
 
 
 class _Search:
@@ -138,21 +141,23 @@ class _Search:
         """True if a result is wrong."""
         return any(each.wrong.any() for each in self.compared)
 
-    def find(self, hypotheses: Sequence[Hypothesis]) -> str:
-        """Return the hypotheses that fit best, with the sizes where they fit; or ""."""
+    def find(self, hypotheses: Sequence[Hypothesis]) -> tuple[Cause, ...]:
+        """Return the hypotheses that fit best, with the sizes where they fit."""
         if not self.is_wrong:
-            return ""
+            return ()
         best = self._best(hypotheses, self.compared)
         if best:
             return best
         failing = [each for each in self.compared if each.wrong.any()]
         right = [each.case for each in self.compared if not each.wrong.any()]
         sizes = distinguishing_size([each.case for each in failing], right)
-        best = self._best(hypotheses, failing) if sizes else ""
-        return best and f"{best} where {sizes}"
+        best = self._best(hypotheses, failing) if sizes else ()
+        return tuple(each.with_words(f"{each.words} where {sizes}") for each in best)
 
-    def _best(self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]) -> str:
-        """Return the most likely hypothesis about cases, each by its best recipe, or ""."""
+    def _best(
+        self, hypotheses: Sequence[Hypothesis], cases: Sequence[_Wrong]
+    ) -> tuple[Cause, ...]:
+        """Return the most likely hypotheses about cases, each by its best recipe."""
         return most_likely(
             [
                 max((self._fit(each, recipe, cases) for recipe in self.recipes), key=_share)
@@ -167,7 +172,7 @@ class _Search:
 
         The share is that of decided elements that fit, or of wrong ones if that is less.
         """
-        none = Fit(hypothesis.words, 0.0)
+        none = Fit(hypothesis.cause, 0.0)
         masks, (equal, total, equal_wrong, total_wrong, wrong) = [], np.zeros(5, int)
         for each in cases:
             rows = self._of(each, hypothesis.change, recipe)
@@ -222,29 +227,29 @@ def _fits(hypothesis: Hypothesis, rows: Rows, each: _Wrong, output: str) -> tupl
 @np.errstate(all="ignore")
 def find_cause(
     norm: Norm, output: str, runs: Sequence[Run], *, special: bool = False
-) -> tuple[str, int]:
-    """Return the likely cause of a wrong output, or "", and the number of hypotheses."""
+) -> tuple[tuple[Cause, ...], int]:
+    """Return the likely causes of a wrong output, and the number of hypotheses."""
     if output == "sum":
         return _cause_of_sum(runs), 2
     if output == "amax":
         return _cause_of_amax(runs), 1
     of_scale = list(scale_hypotheses(norm, runs)) if norm.quant.scale_type else []
     of_codes = list(code_hypotheses(norm, runs))
-    cause = _Search(norm, "scale", runs).find(of_scale) if of_scale else ""
+    causes = _Search(norm, "scale", runs).find(of_scale) if of_scale else ()
     if output == "scale":
-        return cause, len(of_scale)
+        return causes, len(of_scale)
     search = _Search(norm, "codes", runs)
-    if not (cause and special):
+    if not (causes and special):
         by_right = [Hypothesis(BY_RIGHT_SCALES, partial(by_scales, own), scales_zeros=True)]
         of_other = [*by_right, *codes_by_other_scales(of_scale)] if of_scale else []
         found = search.find([*of_codes, *of_other])
-        cause = cause if found == BY_RIGHT_SCALES and (cause or special) else found
-    if special and not search.is_wrong and not cause:
-        cause = _fate_of_nan(runs)
-    return cause, len(of_scale) + len(of_codes)
+        causes = causes if found == (BY_RIGHT_SCALES,) and (causes or special) else found
+    if special and not search.is_wrong and not causes:
+        causes = _fate_of_nan(runs)
+    return causes, len(of_scale) + len(of_codes)
 
 
-def _fate_of_nan(runs: Sequence[Run]) -> str:
+def _fate_of_nan(runs: Sequence[Run]) -> tuple[Cause, ...]:
     """Return the code that stands for NaN, if it is always the same."""
     sizes: set[float] = set()
     for case, results in runs:
@@ -252,24 +257,24 @@ def _fate_of_nan(runs: Sequence[Run]) -> str:
         if case.kind == "special" and codes is not None:
             sizes |= set(np.abs(codes[~np.isfinite(answers_of(case).y)]).tolist())
     largest = runs[0][0].operation.quant.code.largest  # type: ignore[attr-defined]
-    return {
-        frozenset([largest]): "NaN is clamped to the largest code",
-        frozenset([0.0]): "NaN is written as 0",
-    }.get(frozenset(sizes), "")
+    if sizes == {largest}:
+        return (Cause("nan-as-largest", "NaN is clamped to the largest code"),)
+    return (Cause("nan-as-0", "NaN is written as 0"),) if sizes == {0.0} else ()
 
 
-def _cause_of_sum(runs: Sequence[Run]) -> str:
+def _cause_of_sum(runs: Sequence[Run]) -> tuple[Cause, ...]:
     for name, other in (("residual", "x"), ("x", "the residual")):
         if all(
             np.array_equal(getattr(case, name).ravel(), total.ravel(), equal_nan=True)
             for case, results in runs
             if (total := results.get("sum")) is not None
         ):
-            return f"sum is {'the ' * (name != 'x')}{name}: {other} is not added"
-    return ""
+            words = f"sum is {'the ' * (name != 'x')}{name}: {other} is not added"
+            return (Cause(f"sum-of-{name}-alone", words),)
+    return ()
 
 
-def _cause_of_amax(runs: Sequence[Run]) -> str:
+def _cause_of_amax(runs: Sequence[Run]) -> tuple[Cause, ...]:
     for case, results in runs:
         answers, returned = answers_of(case), results.get("amax")
         if returned is None or case.kind == "special" or answers.wide["amax"][0] == 0:
@@ -277,5 +282,5 @@ def _cause_of_amax(runs: Sequence[Run]) -> str:
         scaled = answers.wide["amax"] / float(np.abs(answers.code_unit).flat[0])
         room = answers.allowed("amax") * scaled / answers.wide["amax"]
         if not np.abs(returned.reshape(1) - scaled) <= room:
-            return ""
-    return "amax is that of y after scaling"
+            return ()
+    return (Cause("amax-after-scaling", "amax is that of y after scaling"),)

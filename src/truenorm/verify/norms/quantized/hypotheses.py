@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.causes import Cause
 from truenorm.verify.norms.codes import E4M3FN, E4M3FNUZ, CodeType
 from truenorm.verify.norms.norm import Norm
 from truenorm.verify.norms.quant import POWERS, PowerEnd, Quant, powers_of_two
@@ -87,9 +88,9 @@ Change = Callable[[Case], Case | None]
 
 
 class Hypothesis(NamedTuple):
-    """A wrong step in words, and the results with it; `change` is a change of the inputs."""
+    """A wrong step, and the results with it; `change` is a change of the inputs."""
 
-    words: str
+    cause: Cause
     predict: Predict
     change: Change | None = None
     scales_zeros: bool = False  # also about codes whose scale is 0
@@ -137,26 +138,29 @@ def _negative_zero(code: CodeType, v: Float64s) -> Float64s:
     return np.where((codes == 0) & np.signbit(v), np.nan, codes)
 
 
-def conversions(quant: Quant) -> Iterator[tuple[str, Callable[[CodeType, Float64s], Float64s]]]:
-    """Yield wrong conversions to codes: their words, and codes of y over the scale, decoded."""
+def conversions(quant: Quant) -> Iterator[tuple[Cause, Callable[[CodeType, Float64s], Float64s]]]:
+    """Yield wrong conversions to codes: their causes, and codes of y over the scale, decoded."""
     code = quant.code
     infinite = "infinity" if code.name == "e5m2" else "NaN"
     if code.name not in ("int8", "e2m1"):
         words = f"codes beyond the largest are not saturated: they are {infinite}"
-        yield words, _not_saturated
-        yield "subnormal codes are flushed to zero", _flushed
+        yield Cause("codes-not-saturated", words), _not_saturated
+        yield Cause("codes-flushed", "subnormal codes are flushed to zero"), _flushed
     for limit in OTHER_QMAX:
         if 1 < limit < code.largest:
             clamped = replace(code, largest=limit)
-            yield f"codes are clamped at {limit:g}", partial(_clamped, clamped)
+            cause = Cause(f"codes-clamped({limit:g})", f"codes are clamped at {limit:g}")
+            yield cause, partial(_clamped, clamped)
     if code.name == "e4m3fn":
-        yield "codes from 256 on are written as 448", _top_binade
-    yield "codes are rounded towards zero", _truncated
+        yield Cause("codes-top-binade", "codes from 256 on are written as 448"), _top_binade
+    yield Cause("codes-truncated", "codes are rounded towards zero"), _truncated
     if code.name == "int8":
-        yield "codes beyond the largest wrap around", _wrapped
+        yield Cause("codes-wrap", "codes beyond the largest wrap around"), _wrapped
     if code.name == "e4m3fnuz":
-        yield "codes have the bits of e4m3fn, not of e4m3fnuz", _bits_of_e4m3fn
-        yield "-0 is written as 0x80, which is NaN in e4m3fnuz", _negative_zero
+        words = "codes have the bits of e4m3fn, not of e4m3fnuz"
+        yield Cause("codes-of-e4m3fn", words), _bits_of_e4m3fn
+        words = "-0 is written as 0x80, which is NaN in e4m3fnuz"
+        yield Cause("negative-zero-as-nan", words), _negative_zero
 
 
 def _converted(
@@ -242,44 +246,50 @@ def code_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     """Yield wrong conversions to codes, and wrong scalings."""
     quant = norm.quant
     for factor in dict.fromkeys(_factors(runs)):
-        yield Hypothesis(f"y is multiplied by {factor:g}", partial(_multiplied, factor))
-    for words, convert in conversions(quant):
-        yield Hypothesis(words, partial(_converted, convert))
-    yield Hypothesis("zeros are divided by a scale of zero", _right, scales_zeros=True)
+        cause = Cause("y-times-a-factor", f"y is multiplied by {factor:g}")
+        yield Hypothesis(cause, partial(_multiplied, factor))
+    for cause, convert in conversions(quant):
+        yield Hypothesis(cause, partial(_converted, convert))
+    cause = Cause("zeros-over-zero", "zeros are divided by a scale of zero")
+    yield Hypothesis(cause, _right, scales_zeros=True)
     if quant.is_static:
         done = ("multiplied by", "divided by")
         used, declared = done if quant.direction == "divide" else done[::-1]
-        yield Hypothesis(f"y is {used} the scale, not {declared} it", _times_scale)
-        yield Hypothesis("the scale is left out", _unscaled)
+        words = f"y is {used} the scale, not {declared} it"
+        yield Hypothesis(Cause("scale-inverted", words), _times_scale)
+        yield Hypothesis(Cause("no-scale", "the scale is left out"), _unscaled)
     if quant.scale_type == "float32":
         for number in ADDED_TO_SCALE:
             words = f"y is divided by scale + {number:g}"
-            yield Hypothesis(words, partial(_scale_plus, number))
+            yield Hypothesis(Cause(f"scale-plus({number:g})", words), partial(_scale_plus, number))
         words = "1/scale, or qmax/amax, overflows where the largest |y| is tiny"
-        yield Hypothesis(words, _reciprocal_overflows)
+        yield Hypothesis(Cause("reciprocal-overflows", words), _reciprocal_overflows)
     if quant.scale_type == "e8m0":
         words = "the least scale, 2^-127, is flushed to zero: y is multiplied by infinity"
-        yield Hypothesis(words, _least_power_is_zero)
+        yield Hypothesis(Cause("least-power-as-0", words), _least_power_is_zero)
     if quant.group:
         words = "the first element of a group is scaled by the scale of the group before"
-        yield Hypothesis(words, _scale_before)
+        yield Hypothesis(Cause("first-by-scale-before", words), _scale_before)
     if quant.group and quant.scale_type == "float32":
         for group in (each for each in BLOCKS if each < quant.group):
             words = f"codes are scaled in groups of {group}, not of {quant.group}"
-            yield Hypothesis(words, partial(_in_groups_of, group))
+            cause = Cause(f"codes-in-groups-of({group})", words)
+            yield Hypothesis(cause, partial(_in_groups_of, group))
     if quant.code.name == "e2m1":
-        yield Hypothesis("the two codes of a byte are exchanged", _exchanged)
+        cause = Cause("codes-of-byte-exchanged", "the two codes of a byte are exchanged")
+        yield Hypothesis(cause, _exchanged)
     if quant.scale_type == "e4m3fn":
         words = "subnormal block scales are decoded as though they were normal"
-        yield Hypothesis(words, _subnormal_as_normal)
+        yield Hypothesis(Cause("subnormal-scale-as-normal", words), _subnormal_as_normal)
     yield from _input_hypotheses(_right)
 
 
 def codes_by_other_scales(of_scale: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
     """Yield codes by wrong scales, while the right ones are returned."""
-    for words, predict, change, _ in of_scale:
+    for cause, predict, change, _ in of_scale:
         if change is None:
-            other = f"codes are computed with other scales than returned: {words}"
+            words = f"codes are computed with other scales than returned: {cause.words}"
+            other = Cause(f"codes-by({cause.id})", words)
             yield Hypothesis(other, partial(by_scales, predict))
 
 
@@ -304,11 +314,14 @@ def _without_gamma(case: Case) -> Case:
 
 def _input_hypotheses(predict: Predict) -> Iterator[Hypothesis]:
     for eps in OTHER_EPS:
-        words = f"eps is {eps:g}, whatever is given" if eps else "eps is left out"
-        yield Hypothesis(words, predict, partial(_with_eps, eps))
+        cause = Cause("no-eps", "eps is left out")
+        if eps:
+            cause = Cause(f"eps-is({eps:g})", f"eps is {eps:g}, whatever is given")
+        yield Hypothesis(cause, predict, partial(_with_eps, eps))
     for dtype in ("bfloat16", "float16"):
-        yield Hypothesis(f"gamma is read as {dtype}", predict, partial(_gamma_as, dtype))
-    yield Hypothesis("gamma is left out", predict, _without_gamma)
+        cause = Cause(f"gamma-read-as({dtype})", f"gamma is read as {dtype}")
+        yield Hypothesis(cause, predict, partial(_gamma_as, dtype))
+    yield Hypothesis(Cause("no-gamma", "gamma is left out"), predict, _without_gamma)
 
 
 # Hypotheses about scales
@@ -355,18 +368,32 @@ def _elsewhere(place: Callable[[Float64s], Float64s], rows: Rows, y: Float64s) -
     return place(rows.own_scales(y))
 
 
-OF_OTHER_ROWS: dict[str, Callable[[Float64s], Float64s]] = {
-    "scales are those of the row before": lambda scales: np.roll(scales, 1, axis=0),
-    "scales are those of the next row": lambda scales: np.roll(scales, -1, axis=0),
-    "scales are those of the first row": lambda scales: scales[:1] + 0 * scales,
+OF_OTHER_ROWS: dict[Cause, Callable[[Float64s], Float64s]] = {
+    Cause("scales-of-row-before", "scales are those of the row before"): lambda scales: np.roll(
+        scales, 1, axis=0
+    ),
+    Cause("scales-of-next-row", "scales are those of the next row"): lambda scales: np.roll(
+        scales, -1, axis=0
+    ),
+    Cause("scales-of-first-row", "scales are those of the first row"): lambda scales: (
+        scales[:1] + 0 * scales
+    ),
 }
-OF_OTHER_GROUPS: dict[str, Callable[[Float64s], Float64s]] = {
-    "scale is transposed": lambda scales: scales.T.reshape(scales.shape),
-    "scales are those of the group before": lambda scales: np.roll(scales, 1, axis=1),
-    "scales are those of the next group": lambda scales: np.roll(scales, -1, axis=1),
-    "scales are those of the first group": lambda scales: scales[:, :1] + 0 * scales,
+OF_OTHER_GROUPS: dict[Cause, Callable[[Float64s], Float64s]] = {
+    Cause("scales-transposed", "scale is transposed"): lambda scales: scales.T.reshape(
+        scales.shape
+    ),
+    Cause("scales-of-group-before", "scales are those of the group before"): lambda scales: (
+        np.roll(scales, 1, axis=1)
+    ),
+    Cause("scales-of-next-group", "scales are those of the next group"): lambda scales: np.roll(
+        scales, -1, axis=1
+    ),
+    Cause("scales-of-first-group", "scales are those of the first group"): lambda scales: (
+        scales[:, :1] + 0 * scales
+    ),
 }
-"""Right scales in wrong places, by the words for them."""
+"""Right scales in wrong places, by cause."""
 
 
 def _last_is_zero(rows: Rows, y: Float64s) -> Float64s:
@@ -410,9 +437,10 @@ def _power_formulas(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
         apart = np.median(np.log2(scales) - powers_of_two(amax, end_of(fraction)))
         formulas.append((math.ldexp(fraction, -round(apart)), way))
     for divisor, way in sorted(formulas, key=lambda each: (each[0] not in divisors, each)):
-        words = f"the power of two is {way}(log2({_amax_over(divisor)})), not by the rule "
+        formula = f"{way}(log2({_amax_over(divisor)}))"
+        words = f"the power of two is {formula}, not by the rule {norm.quant.power}"
         end = POWER_FORMULAS[way](divisor)
-        yield Hypothesis(words + norm.quant.power, partial(_by_power, end))
+        yield Hypothesis(Cause(f"power-is({formula})", words), partial(_by_power, end))
 
 
 def _over_global_scale(rows: Rows, y: Float64s) -> Float64s:
@@ -432,40 +460,46 @@ def _at_least(number: float, rows: Rows, y: Float64s) -> Float64s:
 def scale_hypotheses(norm: Norm, runs: Sequence[Run]) -> Iterator[Hypothesis]:
     """Yield wrong scales; some have a number that is fitted to the scales of runs."""
     quant = norm.quant
-    words = "the scale is of the largest {}, not of the largest |y|".format
-    yield Hypothesis(words("|x|"), _of_x)
-    before = "the scale is of the largest |y| before gamma"
-    yield Hypothesis(before, own, _without_gamma)
-    yield Hypothesis(words("y"), _of_largest_y)
-    yield Hypothesis("the scale is of the largest |y| of all rows", _of_all_rows)
+    largest = Cause("scale-of({})", "the scale is of the largest {}, not of the largest |y|")
+    yield Hypothesis(largest.of("|x|"), _of_x)
+    cause = Cause("scale-before-gamma", "the scale is of the largest |y| before gamma")
+    yield Hypothesis(cause, own, _without_gamma)
+    yield Hypothesis(largest.of("y"), _of_largest_y)
+    cause = Cause("scale-of-all-rows", "the scale is of the largest |y| of all rows")
+    yield Hypothesis(cause, _of_all_rows)
     for block in BLOCKS:
-        found = "the largest |y| is found without the last partial block of"
-        yield Hypothesis(f"{found} {block} elements", partial(_of_whole_blocks, block))
-    yield Hypothesis("the inverse of the scale is returned", _inverse)
+        words = f"the largest |y| is found without the last partial block of {block} elements"
+        cause = Cause(f"scale-without-partial-block({block})", words)
+        yield Hypothesis(cause, partial(_of_whole_blocks, block))
+    cause = Cause("scale-inverse", "the inverse of the scale is returned")
+    yield Hypothesis(cause, _inverse)
     for place, move in {**OF_OTHER_ROWS, **(OF_OTHER_GROUPS if quant.group else {})}.items():
         yield Hypothesis(place, partial(_elsewhere, move))
     if quant.scale_type != "e8m0":
         for qmax in dict.fromkeys((*OTHER_QMAX, *_divisors(runs))):
             if qmax != quant.code.largest:
-                other = f"the scale is {_amax_over(qmax)}, not {_amax_over(quant.code.largest)}"
-                yield Hypothesis(other, partial(_over, qmax))
+                words = f"the scale is {_amax_over(qmax)}, not {_amax_over(quant.code.largest)}"
+                cause = Cause(f"scale-is({_amax_over(qmax)})", words)
+                yield Hypothesis(cause, partial(_over, qmax))
     least = _least_scale(runs) if quant.scale_type == "float32" else 0.0
     if least > 0:
-        yield Hypothesis(f"no scale is below {least:g}", partial(_at_least, least))
+        cause = Cause("scale-at-least", f"no scale is below {least:g}")
+        yield Hypothesis(cause, partial(_at_least, least))
     if quant.scale_type == "e8m0":
         for power in POWERS:
             if power != quant.power:
-                rule = f"powers are rounded by the rule {power}, not {quant.power}"
-                yield Hypothesis(rule, partial(_by_rule, power))
+                words = f"powers are rounded by the rule {power}, not {quant.power}"
+                yield Hypothesis(Cause(f"power-by({power})", words), partial(_by_rule, power))
         yield from _power_formulas(norm, runs)
     if quant.scale_type == "e4m3fn":
-        other = "amax is divided by the global scale, not multiplied by it"
-        yield Hypothesis(other, _over_global_scale)
-        other = "scales beyond the largest are not saturated: they are NaN"
-        yield Hypothesis(other, _block_scale_not_saturated)
+        words = "amax is divided by the global scale, not multiplied by it"
+        yield Hypothesis(Cause("over-global-scale", words), _over_global_scale)
+        words = "scales beyond the largest are not saturated: they are NaN"
+        yield Hypothesis(Cause("scales-not-saturated", words), _block_scale_not_saturated)
     yield from _input_hypotheses(own)
-    yield Hypothesis("the scale of the last group is 0", _last_is_zero)
-    yield Hypothesis("all scales are 0", _all_zero)
+    cause = Cause("scale-of-last-group-0", "the scale of the last group is 0")
+    yield Hypothesis(cause, _last_is_zero)
+    yield Hypothesis(Cause("scales-0", "all scales are 0"), _all_zero)
 
 
 def _known_scales(runs: Sequence[Run]) -> Iterator[tuple[Float64s, Float64s]]:
