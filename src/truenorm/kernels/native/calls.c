@@ -71,11 +71,20 @@ static int64_t up(int64_t value, int64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
+/* How many rows have so many elements; at least one, so that loops over rows advance. */
+static int64_t rows_within(int64_t elements, const call_t *call)
+{
+    int64_t rows = elements / call->size;
+    return rows > 0 ? rows : 1;
+}
+
 static int64_t rows_of_chunk(const call_t *call)
 {
-    int64_t rows = CHUNK / call->size, most = (int64_t)call->threads * CHUNKS_A_THREAD;
-    rows = rows > call->rows / most ? rows : call->rows / most;
-    return call->size >= CHUNK && rows < 1 ? 1 : up(rows > 0 ? rows : 1, GROUP);
+    int64_t share = call->rows / ((int64_t)call->threads * CHUNKS_A_THREAD);
+    int64_t rows = rows_within(CHUNK, call);
+    if (call->size > CHUNK && share == 0)
+        return 1;
+    return up(rows > share ? rows : share, GROUP);
 }
 
 typedef struct {
@@ -279,7 +288,7 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
    fixed tree: the bits do not depend on threads. An eighth of the rows, or CHUNK*4 elements. */
 static int64_t rows_of_fast_block(const call_t *call)
 {
-    int64_t rows = 4 * CHUNK / call->size, eighth = (call->rows + 7) / 8;
+    int64_t rows = rows_within(4 * CHUNK, call), eighth = (call->rows + 7) / 8;
     rows = up(rows > eighth ? rows : eighth, 4);
     return rows < ROWS_AT_MOST ? rows : ROWS_AT_MOST;
 }
@@ -345,7 +354,7 @@ static void partial_chunk(void *argument, int64_t chunk, int worker)
     call_t *call = sweep->call;
     double *sums = sweep->sums + worker * SUMS * call->size;
     bool starts = starts_sums(sweep, worker);
-    int64_t end = end_of(sweep, chunk), step = up(IN_CACHE / call->size, GROUP);
+    int64_t end = end_of(sweep, chunk), step = up(rows_within(IN_CACHE, call), GROUP);
     for (int64_t from = chunk * sweep->rows; from < end; from += step) {
         int64_t to = from + step < end ? from + step : end;
         outcome_t outcome = sweep->kernels->backward(call, from, to, starts, sums);
