@@ -1,9 +1,9 @@
 """Entry of all passes: the C core computes whole calls on fast-path arrays.
 
-Fast-path arrays are C-contiguous, aligned and in native byte order, with matching shapes, and
-outputs overlap no inputs. `entry.c` checks this. It returns NotImplemented for all other calls.
-The general path (`api.run`) repeats these: it returns the same bits, or raises the error. It is
-imported on demand, since most programs never need it.
+Fast-path arrays have matching shapes and rows along their last axes; small ones may have any
+layout. `entry.c` checks this. It returns NotImplemented for all other calls. The general path
+(`api.run`) repeats these: it returns the same bits, or raises the error. It is imported on demand,
+since most programs never need it.
 """
 
 import os

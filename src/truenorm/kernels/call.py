@@ -82,6 +82,12 @@ class Parameter:
         """True if no value is infinite or NaN."""
         return self.finite is self.values
 
+    @property
+    def fits_float32(self) -> bool:
+        """True if all finite values lie in the range of float32, zeros included."""
+        sizes = np.abs(self.finite[self.finite != 0])
+        return bool(((sizes >= 2.0**-149) & (sizes < 2.0**128)).all())
+
 
 @dataclass(slots=True)
 class Call:

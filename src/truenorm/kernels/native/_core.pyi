@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 CENTRED: int
 FAST: int
+WIDE: int
 ROWS_AT: int
+STRIP: int
 FIRST_PLACE: int
 PLACES: int
 
@@ -87,6 +89,9 @@ def add_terms(
     mode: int,
     /,
 ) -> int: ...
+def add_strips(
+    dy: Array, x: Array, columns: Array, sums: Array, eps: float, mode: int, /
+) -> None: ...
 def add_numbers(
     first: int, limbs: Array, other_first: int, other_limbs: Array, /
 ) -> tuple[int, bytearray]: ...

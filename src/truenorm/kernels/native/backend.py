@@ -28,8 +28,8 @@ class NativeBackend:
     Parameters
     ----------
     reference : callable
-        Returns the backend for eps far out, parameters wider than the rows, and elements that
-        double-double leaves undecided.
+        Returns the backend for eps far out, parameters beyond the range of float32 beside
+        narrower rows, and elements that double-double leaves undecided.
     """
 
     name = "native"
@@ -63,9 +63,13 @@ class NativeBackend:
 
 
 def _is_for_core(call: "Call") -> bool:
-    """Return True if no parameter is wider than the rows, unless by float32, and eps is moderate.
+    """Return True if eps is moderate, and parameters beside narrower rows fit these.
 
-    Rows narrower than a float64 parameter are computed by the reference.
+    The bounds of narrower rows hold for parameters in the range of float32.
     """
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
-    return moderate and (call.x_format is FLOAT64 or call.arithmetic in ("tier1", "fast32"))
+    return moderate and (
+        call.x_format is FLOAT64
+        or call.arithmetic != "tier2"
+        or (call.gamma.fits_float32 and call.beta.fits_float32)
+    )

@@ -23,11 +23,9 @@ end_t NAME(long_backward)(call_t *call);
 /* Tier 2 for the undecided elements of a row. Return True if some remain undecided. */
 static bool write_dx_tier2(const call_t *call, int64_t i, const row_t *row)
 {
-    const element_t *x = elements_at(call->x, i * call->size);
-    const element_t *dy = elements_at(call->dy, i * call->size);
     row2_t row2;
-    compute_row2(call, x, row->near, &row2);
-    products2_t sums = sum_products2(x, dy, call->gamma, call->size, &row2);
+    compute_row2(call, elements_at(call->x, i * call->size), row->near, &row2);
+    products2_t sums = sum_products2(call, i, 0, call->size, &row2);
     means2_t means = derive_means2(call, &sums, &row2);
     return tier2_dx(call, i, row, &row2, &means, 0, call->size);
 }
@@ -181,21 +179,31 @@ int64_t NAME(round_dbeta)(const call_t *call, const double *sums, uint8_t *undec
     return 0;
 }
 
-/* Tier 2: add the terms of some columns of dgamma, over rows that are OK. */
-void NAME(add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n)
+/* Tier 2: add the terms of some strips of dgamma, over rows that are OK. */
+void NAME(add_strips)(const call_t *call, int64_t from, int64_t to, strip_t *strips, int64_t n)
 {
     for (int64_t i = from; i < to; i++) {
         row2_t row;
         if (saved_variance(call, i) == 0)
             continue; /* xhat is exactly zero */
         compute_row2(call, elements_at(call->x, i * call->size), saved_near(call, i), &row);
-        for (int64_t k = 0; k < n; k++)
-            add_term(call, i, &row, columns + k);
+        add_row_to(call, i, &row, strips, n);
     }
+}
+
+/* (1 + 2**-27)**2 rounds to 1 + 2**-26, so the difference is zero unless the product is not
+   rounded. */
+static bool is_contracted(void)
+{
+    volatile double factor = 1 + 0x1p-27, square = 1 + 0x1p-26;
+    double a = factor, b = square;
+    doubles rest = all(a) * all(a) - all(b);
+    return a * a - b != 0 || rest[0] != 0;
 }
 
 const kernels_t NAME(kernels) = {
     .name = TEXT(INSTRUCTIONS),
+    .is_contracted = is_contracted,
     .sums = SUMS,
     .fast_sums = FAST_SUMS,
     .forward = NAME(forward),
@@ -209,7 +217,7 @@ const kernels_t NAME(kernels) = {
     .carry = NAME(carry),
     .add_numbers = NAME(add_numbers),
     .statistics = NAME(statistics),
-    .add_columns = NAME(add_columns),
+    .add_strips = NAME(add_strips),
     .merge = NAME(merge),
     .round_dgamma = NAME(round_dgamma),
     .round_dbeta = NAME(round_dbeta),

@@ -38,6 +38,7 @@ INLINE void derive_rows(const call_t *call, int64_t start, int64_t n, double mea
 {
     double h = depth_of_sum(call->size), slack = SLACK * call->bound_scale;
     double largest = sqrt((double)call->size);
+    double err_g = call->wide ? U : 0, of_centred = centred ? err_g : 0; /* g is rounded (E17) */
     double low[GROUP], v[GROUP], excess[GROUP];
     struct {
         double r[GROUP], a[GROUP], q[GROUP], level[GROUP], reach[GROUP];
@@ -51,7 +52,7 @@ INLINE void derive_rows(const call_t *call, int64_t start, int64_t n, double mea
         double w = v[k] + call->eps, r = 1 / sqrt(w), s = sqrt(v[k] + low[k] * low[k]);
         double err_mean = error_of_mean(low[k], v[k], h), err_w = error_of_w(low[k], v[k], w, h);
         double err_r = error_of_r(err_w), centring = err_mean + U * s, rms = sqrt(means[OF_GG][k]);
-        double a = means[OF_G][k], err_a = (h + 1) * U * rms; /* (E8) */
+        double a = means[OF_G][k], err_a = (h + 1) * U * rms + err_g * rms; /* (E8), (E16) */
         excess[k] = fabs(means[OF_C][k] - low[k]) - (err_mean + (h + 4) * U * s + TINY);
         if (!centred) { /* (R1), (R2). a = -0: g - a is +0 where g is -0 */
             a = -0.0;
@@ -59,7 +60,8 @@ INLINE void derive_rows(const call_t *call, int64_t start, int64_t n, double mea
             err_a = err_mean = centring = 0;
         }
         double q = (means[OF_GC][k] - low[k] * a) / w;
-        double err_p = ((h + 4) * s + (h + 2) * fabs(low[k])) * U * rms + err_mean * fabs(a);
+        double err_p = ((h + 4) * s + (h + 2) * fabs(low[k])) * U * rms + err_mean * fabs(a) +
+                       err_g * (s + fabs(low[k])) * rms;
         double err_q = err_p / w + fabs(q) * (err_w + U); /* (T2) */
         results.r[k] = r;
         results.a[k] = a;
@@ -67,10 +69,11 @@ INLINE void derive_rows(const call_t *call, int64_t start, int64_t n, double mea
         double most_g = largest * rms, most_c = largest * sqrt(v[k]);
         results.level[k] = r * (q * low[k] - a);
         results.reach[k] = slack * r * /* (T3) */
-                           (err_a + 4 * U * rms + fabs(q) * (err_mean + 6 * U * s) +
-                            most_g * (err_r + 3 * U) + most_c * (err_q + fabs(q) * (err_r + 6 * U)));
-        results.common[k] = slack * r * (err_a + fabs(q) * centring); /* (E10) */
-        results.bound_g[k] = slack * r * (err_r + 4 * U);
+                           (err_a + (4 * U + err_g) * rms + fabs(q) * (err_mean + 6 * U * s) +
+                            most_g * (err_r + 3 * U + err_g) +
+                            most_c * (err_q + fabs(q) * (err_r + 6 * U)));
+        results.common[k] = slack * r * (err_a + of_centred * rms + fabs(q) * centring); /* (E10) */
+        results.bound_g[k] = slack * r * (err_r + 4 * U + err_g);
         results.bound_c[k] = slack * r * (err_q + fabs(q) * (err_r + 6 * U));
         results.bound_dy[k] = slack * r * (centring + 2 * U * s); /* (T4) */
         results.bound_term[k] = slack * (err_r + (GROUP + 6) * U);
@@ -277,10 +280,11 @@ INLINE unsigned write_dx(const rows_t *r, const double *gamma, const int rows, b
 /* Widen gamma of some columns to float64, padded to a vector. Return False if it is not finite. */
 INLINE bool widen_gamma(const call_t *call, int64_t offset, int64_t n, double *gamma)
 {
-    const float *gammas = call->gamma;
     doubles zeros = {0};
     for (int64_t j = 0; j < n; j += L) {
-        doubles scale = gammas ? wide_parameters(gammas + offset + j, n - j) : all(1);
+        doubles scale = all(1);
+        if (call->gamma)
+            scale = parameters_at(call, call->gamma, offset + j, n - j);
         STORE(gamma + j, scale);
         zeros += scale * 0.0;
     }
@@ -357,17 +361,25 @@ INLINE void set_sums(const block_sums_t *block_sums, double *sums, int64_t size,
     set_or_zero(sums + DBETA_LOW * size + offset, NULL, n, false);
 }
 
+/* g of an element, exactly. */
+INLINE pair_t product_at(const call_t *call, const element_t *dy, int64_t j)
+{
+    double value = to_float(dy[j]), gamma = call->gamma ? parameter_at(call, call->gamma, j) : 1;
+    return call->wide ? two_product(value, gamma) : (pair_t){value * gamma, 0};
+}
+
 /* Structure check: True if g is constant along a row, so that dx is zero (D21); RMSNorm: if g is
    zero. */
 static inline bool is_constant(const call_t *call, const element_t *dy)
 {
-    const float *gamma = call->gamma;
-    double first = (double)to_float(dy[0]) * (gamma ? gamma[0] : 1.0);
-    if (!call->centred && first != 0)
+    pair_t first = product_at(call, dy, 0);
+    if (!call->centred && first.high != 0)
         return false;
-    for (int64_t j = call->size - 1; j > 0; j--)
-        if ((double)to_float(dy[j]) * (gamma ? gamma[j] : 1.0) != first)
+    for (int64_t j = call->size - 1; j > 0; j--) {
+        pair_t g = product_at(call, dy, j);
+        if (g.high != first.high || g.low != first.low)
             return false;
+    }
     return true;
 }
 
@@ -375,13 +387,11 @@ static inline bool is_constant(const call_t *call, const element_t *dy)
 static inline bool write_two(const call_t *call, int64_t i)
 {
     const element_t *dy = elements_at(call->dy, 2 * i);
-    const float *gamma = call->gamma;
     element_t *dx = results_at(call, 2 * i);
     double low = saved_low(call, i), v = saved_variance(call, i), w = v + call->eps;
     double err_w = error_of_w(low, v, w, depth_of_sum(2));
-    double g0 = (double)to_float(dy[0]) * (gamma ? gamma[0] : 1.0);
-    double g1 = (double)to_float(dy[1]) * (gamma ? gamma[1] : 1.0);
-    double half = (g0 - g1) * ((call->eps / w) / sqrt(w) / 2);
+    pair_t difference = add(product_at(call, dy, 0), negative(product_at(call, dy, 1)));
+    double half = difference.high * ((call->eps / w) / sqrt(w) / 2);
     double bound = SLACK * fabs(half) * (error_of_r(err_w) + err_w + 8 * U) + TINY; /* (E11) */
     bound *= call->bound_scale;
     dx[0] = nearest(half + 0.0);
@@ -391,15 +401,17 @@ static inline bool write_two(const call_t *call, int64_t i)
 
 /* ---- tier 2 ---- */
 
-/* The sums of g, of g*c as pairs, and of g*g over some elements. */
+/* The sums of g, of g*c as pairs, and of g*g over `size` elements of a row. */
 typedef struct {
     pair_t sum, products;
     double squares;
 } products2_t;
 
-static inline products2_t sum_products2(const element_t *x, const element_t *dy, const float *gamma,
-                                 int64_t size, const row2_t *row)
+static inline products2_t sum_products2(const call_t *call, int64_t i, int64_t from, int64_t size,
+                                        const row2_t *row)
 {
+    const element_t *x = elements_at(call->x, i * call->size + from);
+    const element_t *dy = elements_at(call->dy, i * call->size + from);
     products2_t totals = {{0, 0}, {0, 0}, 0};
     for (int64_t start = 0; start < size; start += BLOCK2) {
         pairs_t s[VECTORS] = {{{0}, {0}}}, p[VECTORS] = {{{0}, {0}}};
@@ -411,17 +423,18 @@ static inline products2_t sum_products2(const element_t *x, const element_t *dy,
                 int64_t at = offset + v * L;
                 if (at >= end)
                     break;
-                doubles g = wide_or(dy + at, end - at, 0);
-                if (gamma)
-                    g *= wide_parameters(gamma + at, end - at);
+                pairs_t g = {wide_or(dy + at, end - at, 0), {0}};
+                if (call->gamma)
+                    g = two_products(g.high,
+                                     parameters_at(call, call->gamma, from + at, end - at));
                 /* c as a pair that is not normalized (C3). */
                 pairs_t d = two_sums(wide_or(x + at, end - at, 0), all(-row->near));
                 pairs_t c = two_sums(d.high, all(-row->low.high));
                 c.low += d.low - row->low.low;
-                pairs_t t = two_products(g, c.high);
-                accumulate(&s[v], g, (doubles){0});
-                accumulate(&p[v], t.high, t.low + g * c.low);
-                q += g * g;
+                pairs_t t = two_products(g.high, c.high);
+                accumulate(&s[v], g.high, g.low);
+                accumulate(&p[v], t.high, t.low + (g.high * c.low + g.low * c.high));
+                q += g.high * g.high;
             }
         totals.sum = add(totals.sum, fold_pairs(s));
         totals.products = add(totals.products, fold_pairs(p));
@@ -446,7 +459,7 @@ static inline means2_t derive_means2(const call_t *call, const products2_t *sums
         means.a = divide_double(sums->sum, n);
     means.err_a = (h + 4) * W * rms; /* (F6) */
     means.q = divide(divide_double(sums->products, n), row->w);
-    double err_p = (h + 16) * W * rms * row->spread + rms * row->centring;
+    double err_p = (h + 25) * W * rms * row->spread + rms * row->centring;
     means.err_q = err_p / row->w.high + fabs(means.q.high) * (row->err_w + 15 * W); /* (F7) */
     return means;
 }
@@ -458,15 +471,14 @@ static inline bool tier2_dx(const call_t *call, int64_t i, const row_t *row, con
 {
     const element_t *x = elements_at(call->x, i * call->size);
     const element_t *dy = elements_at(call->dy, i * call->size);
-    const float *gammas = call->gamma;
     element_t *dx = results_at(call, i * call->size);
     double r = row2->r.high, q = fabs(means->q.high);
     bool undecided = false;
     for (int64_t offset = from; offset < to; offset += L) {
         int64_t n = smaller(L, to - offset);
         doubles gamma = all(1.0);
-        if (gammas)
-            gamma = wide_parameters(gammas + offset, n);
+        if (call->gamma)
+            gamma = parameters_at(call, call->gamma, offset, n);
         gradient_t gradient =
             gradient_of(wide_or(x + offset, n, 0), wide_or(dy + offset, n, 0), gamma, row);
         rounded_t waste;
@@ -475,8 +487,7 @@ static inline bool tier2_dx(const call_t *call, int64_t i, const row_t *row, con
             if (differ[k] == 0)
                 continue;
             int64_t j = offset + k;
-            double product = (double)to_float(dy[j]) * (gammas ? gammas[j] : 1.0);
-            pair_t g = add_double(negative(means->a), product);
+            pair_t g = add(product_at(call, dy, j), negative(means->a));
             pair_t c = centred_element(row2, to_float(x[j]));
             pair_t z = multiply(add(g, negative(multiply(c, means->q))), row2->r);
             double bound = SLACK * (r * (means->err_a + q * row2->centring + 3 * W * fabs(g.high) +
@@ -610,15 +621,17 @@ static inline int64_t round_dgamma_of(const call_t *call, const double *sums, in
 {
     int type = call->dgamma_type;
     int64_t count = 0;
+    undecided += offset;
+    memset(undecided, type != FLOAT32, (size_t)n);
+    if (type == FLOAT64) /* tier 1 cannot decide it, and has no sums */
+        return n;
     const double *high = sums + DGAMMA_HIGH * n, *low = sums + DGAMMA_LOW * n;
     const double *bound = sums + DGAMMA_BOUND * n;
     float *dgamma = call->dgamma;
-    undecided += offset;
-    memset(undecided, type != FLOAT32, (size_t)n);
     for (int64_t j = 0; type == FLOAT32 && j < n; j += L) { /* the sum as one float64 (E13) */
         doubles s = sums_or_zero(high + j, n - j) + sums_or_zero(low + j, n - j);
         doubles error = SLACK * sums_or_zero(bound + j, n - j) +
-                        call->bound_scale * U * absolute(s);
+                        call->bound_scale * 2 * SLACK * U * absolute(s);
         halves lower = narrow(s - error);
         half_bits differ = (half_bits)lower ^ (half_bits)narrow(s + error);
         store_columns(dgamma + offset + j, lower, n - j);
@@ -656,24 +669,62 @@ static inline void round_dbeta_of(const call_t *call, const double *sums, int64_
                                         sums_or_zero(low + j, n - j)), n - j);
     else
         for (int64_t j = 0; j < n; j++)
-            put(call->dbeta, offset + j, call->dbeta_type,
-                rounded_bits(high[j], low[j], call->dbeta_type));
+            put_rounded(call->dbeta, offset + j, call->dbeta_type, high[j], low[j]);
 }
 
-/* Tier 2: add the term of a row to a column of dgamma (F10). */
-INLINE void add_term(const call_t *call, int64_t i, const row2_t *row, column_t *column)
+/* Tier 2: add L terms of a row to a strip of dgamma, of which n are there. No pair is normalized
+   (F10). */
+INLINE void add_terms_of(doubles x, doubles dy, const row2_t *row, bool is_far, double of_term,
+                         double of_dy, strip_t *strip, int64_t k)
 {
-    int64_t at = i * call->size + column->column;
-    double relative = SLACK * (row->err_r + 16 * W), centring = SLACK * row->r.high * row->centring;
-    double dy_value = to_float(*elements_at(call->dy, at));
-    pair_t c = centred_element(row, to_float(*elements_at(call->x, at)));
-    pair_t t = multiply_double(multiply(c, row->r), dy_value);
-    pair_t s = two_sum(column->high, t.high);
-    column->high = s.high;
-    column->low += s.low + t.low;
-    column->bound += relative * fabs(t.high) + centring * fabs(dy_value) +
-                     U * (2 * fabs(column->low) + fabs(s.low) + fabs(t.low)) +
-                     (dy_value != 0 ? TINY : 0);
+    pairs_t d = {x, {0}};
+    if (is_far)
+        d = two_sums(x, all(-row->near));
+    pairs_t c = two_sums(d.high, all(-row->low.high));
+    c.low += d.low - row->low.low;
+    pairs_t xhat = two_products(c.high, all(row->r.high));
+    xhat.low = multiply_add(c.high, all(row->r.low), xhat.low);
+    xhat.low = multiply_add(c.low, all(row->r.high), xhat.low);
+    pairs_t t = two_products(xhat.high, dy);
+    t.low = multiply_add(xhat.low, dy, t.low);
+    pairs_t s = two_sums(LOAD(doubles, strip->high + k), t.high);
+    doubles low = LOAD(doubles, strip->low + k) + (s.low + t.low);
+    doubles bound = LOAD(doubles, strip->bound + k);
+    bound = multiply_add(absolute(t.high), all(of_term), bound);
+    bound = multiply_add(absolute(dy), all(of_dy), bound);
+    bound = multiply_add(absolute(s.high), all(W), bound);
+    bound = multiply_add(absolute(low), all(2 * U), bound);
+    STORE(strip->high + k, s.high);
+    STORE(strip->low + k, low);
+    STORE(strip->bound + k, bound);
+}
+
+INLINE void add_row_to_strips(const call_t *call, int64_t i, const row2_t *row, bool is_far,
+                              strip_t *strips, int64_t count)
+{
+    double centring = row->centring + (call->centred ? 14 * W * row->spread : 0);
+    double of_term = SLACK * (row->err_r + 30 * W), of_dy = SLACK * row->r.high * centring;
+    for (strip_t *strip = strips; strip < strips + count; strip++) {
+        int64_t at = i * call->size + strip->column, n = call->size - strip->column;
+        const element_t *x = elements_at(call->x, at), *dy = elements_at(call->dy, at);
+        for (int64_t k = 0; k < STRIP; k += L) {
+            if (n >= STRIP)
+                add_terms_of(wide(x + k), wide(dy + k), row, is_far, of_term, of_dy, strip, k);
+            else if (k < n)
+                add_terms_of(wide_or(x + k, n - k, 0), wide_or(dy + k, n - k, 0), row, is_far,
+                             of_term, of_dy, strip, k);
+        }
+    }
+}
+
+/* Tier 2: add the terms of a row to strips of dgamma (F10). */
+static __attribute__((noinline)) void add_row_to(const call_t *call, int64_t i, const row2_t *row,
+                                                 strip_t *strips, int64_t count)
+{
+    if (row->near == 0)
+        add_row_to_strips(call, i, row, false, strips, count);
+    else
+        add_row_to_strips(call, i, row, true, strips, count);
 }
 
 #endif

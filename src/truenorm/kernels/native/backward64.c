@@ -357,16 +357,17 @@ static void merge(double *sums, const double *others, int64_t size)
     merge_pairs(sums, others, size, DBETA_HIGH);
 }
 
-/* Round sums where the bound allows it. Return how many columns are undecided, and which. */
-INLINE int64_t round_sums(const double *high, const double *low, const double *bound, int64_t size,
-                          double *values, uint8_t *undecided)
+/* Round sums to a type where the bound allows it. Return how many columns are undecided, and
+   which: those without a finite sum are, too. */
+static int64_t round_sums(const double *high, const double *low, const double *bound, int64_t size,
+                          int type, void *values, uint8_t *undecided)
 {
     int64_t count = 0;
     for (int64_t j = 0; j < size; j++) {
         pair_t s = two_sum(high[j], low[j]);
         double error = bound[j] > 0 ? SLACK * (bound[j] + U * fabs(s.low)) : bound[j];
-        values[j] = s.high + (s.low - error);
-        undecided[j] = !(values[j] == s.high + (s.low + error));
+        undecided[j] = !(fabs(s.high) + error < INFINITY) ||
+                       !is_decided(s, error, type, values, j);
         count += undecided[j];
     }
     return count;
@@ -376,19 +377,21 @@ static int64_t round_dgamma(const call_t *call, const double *sums, uint8_t *und
 {
     int64_t size = call->size;
     return round_sums(sums + DGAMMA_HIGH * size, sums + DGAMMA_LOW * size,
-                      sums + DGAMMA_BOUND * size, size, call->dgamma, undecided);
+                      sums + DGAMMA_BOUND * size, size, call->dgamma_type, call->dgamma,
+                      undecided);
 }
 
 static int64_t round_dbeta(const call_t *call, const double *sums, uint8_t *undecided)
 {
     int64_t size = call->size;
     return round_sums(sums + DBETA_HIGH * size, sums + DBETA_LOW * size, sums + DBETA_BOUND * size,
-                      size, call->dbeta, undecided);
+                      size, call->dbeta_type, call->dbeta, undecided);
 }
 
-/* Sum one column of dy exactly, as three numbers, and round it once. Return False if three are
-   not enough. A tie of the first two is decided by the third: the second is rounded to odd. */
-static bool sum_dbeta(const call_t *call, int64_t column, void *value)
+/* Sum one column of dy exactly, as three numbers, and round it once to its type. Return False if
+   three are not enough. A tie of the first two is decided by the third: the second is rounded to
+   odd. */
+static bool sum_dbeta(const call_t *call, int64_t column)
 {
     double high = 0, low = 0, last = 0;
     for (int64_t i = 0; i < call->rows; i++) {
@@ -412,9 +415,8 @@ static bool sum_dbeta(const call_t *call, int64_t column, void *value)
     if (s.low != 0 && (limbs & 1) == 0)
         limbs += (s.low > 0) == (s.high > 0) ? 1 : -1;
     memcpy(&s.high, &limbs, sizeof limbs);
-    double sum = high + s.high;
-    memcpy(value, &sum, sizeof sum);
-    return fabs(sum) < INFINITY;
+    put_rounded(call->dbeta, column, call->dbeta_type, high, s.high);
+    return fabs(high + s.high) < INFINITY;
 }
 
 const kernels_t NAME(kernels) = {

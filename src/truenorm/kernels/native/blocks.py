@@ -32,25 +32,39 @@ def _mode(call: Call) -> int:
     """Return the mode of the core: its flags and the format of the rows."""
     centred = _core.CENTRED if call.norm.centred else 0
     fast = _core.FAST if call.arithmetic in ("fast32", "fast64") else 0
-    return centred | fast | TYPE_CODES[call.x_format.name] << _core.ROWS_AT
+    wide = _core.WIDE if _is_wide(call) else 0
+    return centred | fast | wide | TYPE_CODES[call.x_format.name] << _core.ROWS_AT
+
+
+def _is_wide(call: Call) -> bool:
+    """Return True if narrower rows have float64 parameters."""
+    return call.arithmetic == "tier2" and call.x_format is not FLOAT64
 
 
 class _Sweep:
     """A sweep over all rows, in blocks that are shared among threads."""
 
-    def __init__(self, call: Call, reference: Backend) -> None:
-        self.call, self._backend = call, reference
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.threads = thread_count(call.threads)
         self.rows_at_once = max(1, BLOCK // call.size)
         self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
         self._mode = _mode(call)
-        # Narrower parameters are exact in float32, or float64 beside float64 rows.
-        dtype = np.float64 if call.x_format is FLOAT64 else np.float32
+
+
+class _Pass(_Sweep):
+    """A pass of the C core, and the backend that computes what it leaves undecided."""
+
+    def __init__(self, call: Call, reference: Backend) -> None:
+        super().__init__(call)
+        self._backend = reference
+        # Narrower parameters are exact in float32, or float64 beside float64 ones or rows.
+        dtype = np.float64 if call.x_format is FLOAT64 or _is_wide(call) else np.float32
         self._gamma = call.gamma.finite.astype(dtype)
         self._beta = call.beta.finite.astype(dtype)
 
 
-class NativeForward(_Sweep):
+class NativeForward(_Pass):
     """Forward pass of the C core."""
 
     @cached_property
@@ -77,7 +91,7 @@ class NativeForward(_Sweep):
         return undecided
 
 
-class NativeBackward(_Sweep):
+class NativeBackward(_Pass):
     """Backward pass of the C core."""
 
     def __init__(self, call: Call, reference: Backend) -> None:
@@ -105,8 +119,8 @@ class NativeBackward(_Sweep):
 
     def recompute_saved(self, x: Stored, saved: Float64) -> bool:
         """Replace the saved statistics; return True if a row mean changed."""
-        if self.call.arithmetic == "tier2":  # only the mean is compared
-            return False
+        if self.call.arithmetic == "tier2" and self.call.x_format is FLOAT64:
+            return False  # only the mean is compared
         return len(x) > 0 and _core.statistics(x, saved, self._mode) > 0
 
     def compute(
@@ -130,6 +144,8 @@ class NativeBackward(_Sweep):
         """Return a tier-2 sum of some columns."""
         if self.call.x_format is FLOAT64:  # with exponents, which the sums of the core lack
             return self._reference.tier2_columns(columns)
+        if _is_wide(self.call):
+            return Strips(self.call, columns)
         return self._reference.tier2_dgamma(columns)
 
     def exact_dbeta(self, columns: Columns) -> Any:
@@ -255,22 +271,70 @@ class Sums64(_Sums):
         if self._numbers == 2:
             values = round_pair(high, low, exponents, target)
             return Tested(values, ~np.isfinite(high + low))
-        bound = numbers[2]
-        error = SLACK * (bound + np.where(bound > 0, U * np.abs(low), 0.0))
-        undecided = ~np.isfinite(high + error)
-        ends = [
-            round_pair(*two_sum(np.where(undecided, 0, high), low + part), exponents, target)
-            for part in (-error, error)
-        ]
-        tested = same_roundings(*ends)
-        tested.undecided[undecided] = True
-        return tested
+        return _rounded_pairs(high, low, numbers[2], target)
 
     def _exact_dbeta(self) -> Float64 | None:
         high, low, *bounds = self.array[self._numbers :]
         if not bounds or bounds[0].any() or not np.isfinite(high).all():
             return None
         return np.stack([high, low])
+
+
+def _rounded_pairs(high: Float64, low: Float64, bound: Float64, target: FloatFormat) -> Tested:
+    """Round normalized pairs whose bound allows it."""
+    error = SLACK * (bound + np.where(bound > 0, U * np.abs(low), 0.0))
+    undecided = ~np.isfinite(high + error)
+    exponents = np.zeros(len(high), np.int64)
+    ends = [
+        round_pair(*two_sum(np.where(undecided, 0, high), low + part), exponents, target)
+        for part in (-error, error)
+    ]
+    tested = same_roundings(*ends)
+    tested.undecided[undecided] = True
+    return tested
+
+
+class Strips(_Sweep):
+    """Some columns of dgamma in double-double, of rows of at most float32."""
+
+    def __init__(self, call: Call, columns: Columns) -> None:
+        super().__init__(call)
+        self._columns = columns
+        self._firsts = np.unique(columns // _core.STRIP * _core.STRIP).astype(np.int64)
+
+    def sums(self) -> "StripSums":
+        """Return zeroed accumulators."""
+        return StripSums(self._columns, self._firsts)
+
+    def add(self, dy: Stored, x: Stored, sums: "StripSums") -> None:
+        """Add a block of rows."""
+        if len(x):
+            _core.add_strips(dy, x, self._firsts, sums.array, self.call.eps, self._mode)
+
+
+class StripSums:
+    """Sums of strips of dgamma as pairs with a bound; some of their columns are wanted."""
+
+    def __init__(self, columns: Columns, firsts: NDArray[np.int64]) -> None:
+        strips = np.searchsorted(firsts, columns // _core.STRIP * _core.STRIP)
+        self._wanted = strips, columns - firsts[strips]
+        self.array = np.zeros((len(firsts), 3, _core.STRIP))
+
+    def merge(self, other: "StripSums") -> None:
+        """Add the sums over other rows."""
+        (high, low, bound), (high2, low2, bound2) = (
+            each.array.transpose(1, 0, 2) for each in (self, other)
+        )
+        total, error = two_sum(high, high2)
+        rest = low + low2 + error
+        bound += bound2 + 4 * U * (np.abs(rest) + np.abs(low2) + np.abs(error))
+        high[...], low[...] = total, rest
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums whose bound allows it."""
+        strips, lanes = self._wanted
+        high, low, bound = self.array[strips, :, lanes].T
+        return _rounded_pairs(*two_sum(high, low), bound, target)
 
 
 class DgammaSum:

@@ -46,7 +46,7 @@ const char *kernels_select(const char *at_most)
     for (int k = 0; k < SETS; k++) {
         const char *name = sets[k][0]->name;
         is_allowed |= !is_allowed && strcmp(name, at_most) == 0;
-        if (is_allowed && is_supported(name)) {
+        if (is_allowed && is_supported(name) && !sets[k][FLOAT32]->is_contracted()) {
             atomic_store(&chosen, k);
             return name;
         }
@@ -96,8 +96,8 @@ typedef struct {
     double *sums;
     bool *is_used;             /* by worker: true if its sums are started */
     extent_t extents[MOST_THREADS]; /* by worker */
-    column_t *columns;
-    int64_t count; /* of columns */
+    strip_t *strips; /* by worker */
+    int64_t count;   /* of strips */
     term_sums_t *terms; /* by worker */
 } sweep_t;
 
@@ -198,59 +198,65 @@ static void backward_chunk(void *argument, int64_t chunk, int worker)
     sweep->extents[worker] = wider(sweep->extents[worker], outcome.extent);
 }
 
-static void columns_chunk(void *argument, int64_t chunk, int worker)
+static void strips_chunk(void *argument, int64_t chunk, int worker)
 {
     sweep_t *sweep = argument;
-    column_t *columns = sweep->columns + worker * sweep->count;
+    strip_t *strips = sweep->strips + worker * sweep->count;
     sweep->is_used[worker] = true;
-    sweep->kernels->add_columns(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), columns,
-                          sweep->count);
+    sweep->kernels->add_strips(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), strips,
+                               sweep->count);
+}
+
+/* Add the sums of a strip over other rows. */
+static void merge_strip(strip_t *sum, const strip_t *other)
+{
+    for (int k = 0; k < STRIP; k++) {
+        pair_t s = two_sum(sum->high[k], other->high[k]);
+        double rest = sum->low[k] + other->low[k] + s.low;
+        sum->bound[k] +=
+            other->bound[k] + 4 * U * (fabs(rest) + fabs(other->low[k]) + fabs(s.low));
+        sum->high[k] = s.high;
+        sum->low[k] = rest;
+    }
 }
 
 /* Tier 2 for the undecided columns of dgamma. */
-static end_t tier2_columns(sweep_t *sweep, const uint8_t *undecided, int64_t count)
+static end_t tier2_columns(sweep_t *sweep, const uint8_t *undecided)
 {
     call_t *call = sweep->call;
     int threads = call->threads;
-    size_t bytes = (size_t)threads * (size_t)count * sizeof(column_t);
-    if ((sweep->columns = malloc(bytes)) == NULL)
+    int64_t count = 0, most = (call->size + STRIP - 1) / STRIP;
+    int64_t *columns = malloc((size_t)most * sizeof(int64_t));
+    for (int64_t j = 0; columns && j < call->size; j += STRIP) {
+        if (memchr(undecided + j, true, (size_t)smaller(STRIP, call->size - j)) != NULL)
+            columns[count++] = j;
+    }
+    sweep->strips = calloc((size_t)threads * (size_t)count, sizeof(strip_t));
+    if (columns == NULL || sweep->strips == NULL) {
+        free(columns);
+        free(sweep->strips);
         return NO_MEMORY;
-    int64_t n = 0;
-    for (int64_t j = 0; j < call->size; j++)
-        if (undecided[j])
-            for (int k = 0, place = (int)n++; k < threads; k++)
-                sweep->columns[k * count + place] = (column_t){.column = j};
+    }
+    for (int64_t k = 0; k < threads * count; k++)
+        sweep->strips[k].column = columns[k % count];
+    free(columns);
     sweep->count = count;
     memset(sweep->is_used, 0, (size_t)threads);
-    sweep_rows(columns_chunk, sweep);
-    end_t end = DONE;
-    for (int64_t j = 0; j < count; j++) {
-        column_t *sum = &sweep->columns[j];
-        for (int k = 1; k < threads; k++) {
-            if (!sweep->is_used[k])
-                continue;
-            const column_t *other = &sweep->columns[k * count + j];
-            pair_t s = two_sum(sum->high, other->high);
-            double rest = sum->low + other->low + s.low;
-            sum->bound += other->bound + 4 * U * (fabs(rest) + fabs(other->low) + fabs(s.low));
-            sum->high = s.high;
-            sum->low = rest;
-        }
-        if (!is_decided(two_sum(sum->high, sum->low), call->bound_scale * SLACK * sum->bound,
-                        call->dgamma_type, call->dgamma, sum->column))
-            end = NOT_DONE;
-    }
-    free(sweep->columns);
-    return end;
+    sweep_rows(strips_chunk, sweep);
+    for (int k = 1; k < threads; k++)
+        for (int64_t j = 0; j < count && sweep->is_used[k]; j++)
+            merge_strip(&sweep->strips[j], &sweep->strips[k * count + j]);
+    bool decided = decide_strips(call, sweep->strips, count, undecided);
+    free(sweep->strips);
+    return decided ? DONE : NOT_DONE;
 }
 
 /* Sum undecided columns of dbeta exactly. Float64 only: other types are exact at once. */
 static bool exact_dbeta(sweep_t *sweep, const uint8_t *undecided)
 {
     const call_t *call = sweep->call;
-    double *dbeta = call->dbeta;
     for (int64_t j = 0; j < call->size; j++)
-        if (undecided[j] && !sweep->kernels->sum_dbeta(call, j, dbeta + j))
+        if (undecided[j] && !sweep->kernels->sum_dbeta(call, j))
             return false;
     return true;
 }
@@ -279,9 +285,9 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
     int64_t count = 0;
     if (call->dgamma)
         count = sweep->kernels->round_dgamma(call, sums, undecided);
-    if (count && sweep->kernels->add_columns == NULL)
+    if (count && sweep->kernels->add_strips == NULL)
         return NOT_DONE;
-    return count ? tier2_columns(sweep, undecided, count) : DONE;
+    return count ? tier2_columns(sweep, undecided) : DONE;
 }
 
 /* Fast mode sums over blocks of rows that depend on the shape alone, and adds the blocks in a
@@ -323,6 +329,7 @@ end_t run_backward(call_t *call)
     if (is_long(call))
         return kernels_selected(call->type)->long_backward(call);
     sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type)};
+    call->without_dgamma = call->dgamma == NULL || call->dgamma_type == FLOAT64; /* no tier 1 */
     sweep.rows = call->fast ? rows_of_fast_block(call) : rows_of_chunk(call);
     int64_t blocks = (call->rows + sweep.rows - 1) / sweep.rows;
     if (call->threads > blocks)

@@ -12,8 +12,12 @@
 
 #include "fixed_point.h"
 
-#if defined(__FAST_MATH__)
-#error "the rounding test needs IEEE arithmetic: compile without -ffast-math"
+/* Each of these is an effect of -ffast-math that has an option of its own. Contraction has no
+   macro: see `is_contracted`. */
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    defined(__NO_SIGNED_ZEROS__) || defined(__NO_TRAPPING_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "the rounding test needs IEEE arithmetic: compile without -ffast-math and its parts"
 #endif
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
 #error "the bounds need float and double arithmetic in their own precision (x86: -mfpmath=sse)"
@@ -31,6 +35,7 @@ enum {
     SEGMENT = 1 << 15, /* elements of a row that are summed by one thread */
     LANES = 16,    /* partial sums along a row: the same number for every instruction set */
     SUMS = 5,      /* float64 numbers a column in the sums of correct mode */
+    STRIP = 8,     /* columns of dgamma that tier 2 sums side by side */
 };
 
 /* Rows of `sums`: dgamma as a pair with a bound, dbeta as an exact pair. */
@@ -41,9 +46,9 @@ enum { DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW };
 #define TINY 0x1p-1000
 #define SLACK 1.01 /* for products of errors and the rounding of the bounds themselves */
 
-/* One call. All rows have one type. gamma and beta are float64 with float64 rows, else float32:
-   16-bit parameters are widened before. NULL stands for ones and zeros (fast backward needs
-   gamma). */
+/* One call. All rows have one type. gamma and beta have one type: float64 with float64 rows and in
+   wide calls, else float32; others are widened before. NULL stands for ones and zeros (fast
+   backward needs gamma). */
 typedef struct {
     const void *x, *dy;
     const void *gamma, *beta;
@@ -56,6 +61,7 @@ typedef struct {
     double eps;
     double bound_scale; /* 1; tests divide the bounds to see that they matter */
     bool centred, fast;
+    bool wide; /* narrower rows have float64 parameters, in the range of float32; not fast */
     partial_t *partial;  /* results of `run_partial` */
     bool without_dgamma; /* leave dgamma out of the sums of correct mode */
     int threads;
@@ -83,15 +89,16 @@ typedef struct {
 /* How a call ended: NOT_DONE is for the driver. */
 typedef enum { DONE, NOT_DONE, NO_MEMORY } end_t;
 
-/* A column of dgamma that tier 1 left undecided. */
+/* The sums of tier 2 over STRIP columns of dgamma, some of which tier 1 left undecided. */
 typedef struct {
-    int64_t column;
-    double high, low, bound;
-} column_t;
+    int64_t column; /* the first */
+    double high[STRIP], low[STRIP], bound[STRIP];
+} strip_t;
 
 /* The kernels of one instruction set and type of rows. */
 typedef struct {
     const char *name;
+    bool (*is_contracted)(void); /* the compiler fused a product and a sum: no bound holds */
     /* Numbers a column that `backward` and `fast_backward` add to; `starts`: that they set first. */
     int sums, fast_sums;
     outcome_t (*forward)(const call_t *call, int64_t from, int64_t to);
@@ -109,11 +116,11 @@ typedef struct {
     bool (*add_numbers)(const fixed_point_t *a, const fixed_point_t *b, int64_t first,
                         int64_t places, int64_t columns, int64_t *sum);
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
-    void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
+    void (*add_strips)(const call_t *call, int64_t from, int64_t to, strip_t *strips, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
     int64_t (*round_dgamma)(const call_t *call, const double *sums, uint8_t *undecided);
     int64_t (*round_dbeta)(const call_t *call, const double *sums, uint8_t *undecided);
-    bool (*sum_dbeta)(const call_t *call, int64_t column, void *value); /* float64: exactly */
+    bool (*sum_dbeta)(const call_t *call, int64_t column); /* float64: exactly */
     void (*fast_merge)(double *sums, const double *others, int64_t size);
     int64_t (*fast_round)(const call_t *call, const double *sums); /* returns how many overflow */
 } kernels_t;

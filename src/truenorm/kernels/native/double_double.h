@@ -109,4 +109,29 @@ INLINE pair_t inverse_root(pair_t a) /* 32 W: a Newton step from 1/sqrt of the h
     return fast_two_sum(r, r * (e * (0.5 + 0.375 * e)));
 }
 
+/* The same of vectors. */
+INLINE pairs_t fast_two_sums(doubles a, doubles b)
+{
+    doubles s = a + b;
+    return (pairs_t){s, b - (s - a)};
+}
+INLINE pairs_t add_pairs(pairs_t a, pairs_t b) /* 3 W */
+{
+    pairs_t s = two_sums(a.high, b.high), t = two_sums(a.low, b.low);
+    s = fast_two_sums(s.high, s.low + t.high);
+    return fast_two_sums(s.high, s.low + t.low);
+}
+INLINE pairs_t negatives(pairs_t a) { return (pairs_t){-a.high, -a.low}; }
+INLINE pairs_t multiply_pairs(pairs_t a, pairs_t b) /* 7 W */
+{
+    pairs_t p = two_products(a.high, b.high);
+    return fast_two_sums(p.high, p.low + (a.high * b.low + a.low * b.high));
+}
+INLINE pairs_t multiply_doubles(pairs_t a, doubles b) /* 3 W */
+{
+    pairs_t p = two_products(a.high, b);
+    return fast_two_sums(p.high, p.low + a.low * b);
+}
+INLINE pairs_t all_pairs(pair_t a) { return (pairs_t){all(a.high), all(a.low)}; }
+
 #endif

@@ -289,14 +289,27 @@ INLINE doubles wide_or(const element_t *x, int64_t n, float value)
     return widened(LOAD(halves, filled));
 }
 
-/* L parameters of which n are loaded; the others are zero. */
-INLINE doubles wide_parameters(const float *x, int64_t n)
+/* L elements of gamma or beta from j on, of which n are loaded; the others are zero. */
+INLINE doubles parameters_at(const call_t *call, const void *parameter, int64_t j, int64_t n)
 {
+    if (call->wide) {
+        const double *x = (const double *)parameter + j;
+        double filled[L] = {0};
+        if (n >= L)
+            return LOAD(doubles, x);
+        memcpy(filled, x, (size_t)n * sizeof(double));
+        return LOAD(doubles, filled);
+    }
+    const float *x = (const float *)parameter + j;
     float filled[L] = {0};
     if (n >= L)
         return widened(LOAD(halves, x));
     memcpy(filled, x, (size_t)n * sizeof(float));
     return widened(LOAD(halves, filled));
+}
+INLINE double parameter_at(const call_t *call, const void *parameter, int64_t j)
+{
+    return call->wide ? ((const double *)parameter)[j] : (double)((const float *)parameter)[j];
 }
 
 /* 2*L numbers of which n are loaded; the others are zero. */

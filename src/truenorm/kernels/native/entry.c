@@ -1,15 +1,18 @@
 /* The entry of whole calls: from the arguments of a public function to its results.
 
-   Fast-path arrays are ndarrays, C-contiguous, aligned and in native byte order, of matching
-   shapes and types; results overlap no other array. All other calls return NotImplemented: calls
-   with other arrays or arguments, and calls whose results need the driver. The general path
-   (api/run.py) then repeats the call, and raises the error if there is one.
+   Fast-path arrays are ndarrays of matching shapes and types, and rows lie along the last axes.
+   Plain ones, which are C-contiguous, aligned and in native byte order, are read and written in
+   place. Of others, and of inputs that overlap the result, plain copies are made if they are small;
+   the driver copies large ones block by block. All other calls return NotImplemented: calls with
+   other arrays or arguments, and calls whose results need the driver. The general path (api/run.py)
+   then repeats the call, and raises the error if there is one.
 
    Arrays are read and made as code that was compiled with NumPy's headers does it: by the public
    fields of an array, and by the table of functions of the C API. docs/inside/engine.md says why.
    Fields are read while the interpreter's lock is held, and after the last call of Python code. */
 #include "module.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,11 +30,22 @@ typedef struct {
     int flags;
 } array_t;
 
-enum { NUMPY_ABI = 0x02000000, GET_ABI = 0, NEW_FROM_DESCR = 94 };
+/* The first fields of PyArray_Descr. Dtypes that are equal may be different objects: those of
+   unpickled arrays are. */
+typedef struct {
+    PyObject_HEAD
+    PyTypeObject *typeobj;
+    char kind, type, byteorder, flags;
+    int type_num;
+} descr_t;
+
+enum { NUMPY_ABI = 0x02000000, GET_ABI = 0, COPY_INTO = 50, NEW_FROM_DESCR = 94, FROM_ARRAY = 109 };
 /* The sign bit of the flags asks for a warning before a write. */
-enum { C_CONTIGUOUS = 0x1, WRITEABLE = 0x400 };
+enum { C_CONTIGUOUS = 0x1, ENSURE_COPY = 0x20, ALIGNED = 0x100, WRITEABLE = 0x400 };
 
 typedef unsigned int (*get_abi_t)(void);
+typedef int (*copy_into_t)(PyObject *, PyObject *);
+typedef PyObject *(*from_array_t)(PyObject *, PyObject *, int);
 typedef PyObject *(*new_from_descr_t)(PyTypeObject *, PyObject *, int, const Py_ssize_t *,
                                       const Py_ssize_t *, void *, int, PyObject *);
 
@@ -65,6 +79,7 @@ enum {
 enum {
     LOCK_KEPT_BELOW = 1 << 13, /* elements: releasing the lock would cost as much as the call */
     SINGLE_THREAD_BELOW = 1 << 14, /* elements */
+    COPIED_AT_MOST = 1 << 18,      /* elements: a block of the driver */
     SEEN = 4,                      /* variables */
     CACHED = 16,
 };
@@ -85,6 +100,9 @@ typedef struct {
 typedef struct {
     PyObject *objects[OBJECTS];
     new_from_descr_t new_from_descr;
+    copy_into_t copy_into;
+    from_array_t from_array;
+    int numbers[TYPES]; /* NumPy's numbers of the types */
     allocfunc new_saved, new_gradients;
     PyObject *seen[SEEN]; /* the values of variables under which the rest was found, or NULL */
     uint64_t changes;     /* how often one of them changed */
@@ -167,6 +185,12 @@ PyObject *entry_connect(PyObject *module, PyObject *const *arguments, Py_ssize_t
         (allocfunc)PyType_GetSlot((PyTypeObject *)state->objects[SAVED_TYPE], Py_tp_alloc);
     state->new_gradients =
         (allocfunc)PyType_GetSlot((PyTypeObject *)state->objects[GRADIENTS_TYPE], Py_tp_alloc);
+    for (int k = 0; k < TYPES; k++) {
+        PyObject *descr = state->objects[DTYPES + k];
+        state->numbers[k] = descr == Py_None ? -1 : ((descr_t *)descr)->type_num;
+    }
+    state->copy_into = (copy_into_t)api[COPY_INTO];
+    state->from_array = (from_array_t)api[FROM_ARRAY];
     state->new_from_descr = (new_from_descr_t)api[NEW_FROM_DESCR];
     return Py_NewRef(Py_True);
 }
@@ -337,21 +361,35 @@ static bool settings_of_backward(state_t *state, PyObject *saved, PyObject *back
 
 /* ---- arrays ---- */
 
-/* A fast-path array, or none: then the memory is NULL. */
+/* The memory of a fast-path array or of its plain copy, or none: then it is NULL. */
 typedef struct {
     char *memory;
     Py_ssize_t bytes;
     int type;
+    PyObject *owner; /* of the memory; the caller releases it */
 } view_t;
 
 static const Py_ssize_t item_bytes[TYPES] = {4, 2, 2, 8};
 
+static void release(view_t *views, int count)
+{
+    for (int k = 0; k < count; k++)
+        Py_CLEAR(views[k].owner);
+}
+
 static int type_of(const state_t *state, const PyObject *descr)
 {
-    int type = 0;
-    while (type < TYPES && descr != state->objects[DTYPES + type])
+    int type = 0, number = ((const descr_t *)descr)->type_num;
+    while (type < TYPES && number != state->numbers[type])
         type++;
     return type;
+}
+
+static bool is_native(const PyObject *descr)
+{
+    char order = ((const descr_t *)descr)->byteorder;
+    return order == '=' || order == '|' ||
+           order == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '<' : '>');
 }
 
 static bool is_array(const state_t *state, PyObject *object)
@@ -373,6 +411,7 @@ static bool learn_bfloat16(state_t *state, PyObject *object)
     if (code != NULL && PyLong_CheckExact(code) && PyLong_AsLong(code) == BFLOAT16 &&
         *place == Py_None) {
         *place = Py_NewRef(descr);
+        state->numbers[BFLOAT16] = ((descr_t *)descr)->type_num;
         Py_DECREF(Py_None);
     }
     Py_DECREF(descr);
@@ -380,55 +419,65 @@ static bool learn_bfloat16(state_t *state, PyObject *object)
     return is_known || code != NULL;
 }
 
-/* Read an array. Return False if it is no fast-path array. */
+static Py_ssize_t elements_of(const array_t *array)
+{
+    Py_ssize_t elements = 1;
+    for (int k = 0; k < array->nd; k++)
+        elements *= array->dimensions[k];
+    return elements;
+}
+
+static bool is_plain(const array_t *array, int type)
+{
+    return (array->flags & C_CONTIGUOUS) && is_native(array->descr) &&
+           (uintptr_t)array->data % (uintptr_t)item_bytes[type] == 0;
+}
+
+/* Replace the memory of a view by that of a plain copy. Return False, perhaps with an error set, if
+   it is too large. */
+static bool copy_view(const state_t *state, PyObject *array, view_t *view)
+{
+    if (view->bytes > COPIED_AT_MOST * item_bytes[view->type])
+        return false;
+    PyObject *descr = Py_NewRef(state->objects[DTYPES + view->type]); /* from_array takes it */
+    PyObject *copy = state->from_array(array, descr, C_CONTIGUOUS | ALIGNED | ENSURE_COPY);
+    if (copy == NULL)
+        return false;
+    Py_XDECREF(view->owner);
+    view->owner = copy;
+    view->memory = ((array_t *)copy)->data;
+    return true;
+}
+
+/* Read an array. Return False if it is no fast-path array, or with an error set. */
 static bool read_array(const state_t *state, PyObject *object, view_t *view)
 {
+    *view = (view_t){.memory = NULL};
     if (!is_array(state, object))
         return false;
     const array_t *array = (const array_t *)object;
     int type = type_of(state, array->descr);
-    if (type == TYPES || !(array->flags & C_CONTIGUOUS) ||
-        (uintptr_t)array->data % (uintptr_t)item_bytes[type] != 0)
+    if (type == TYPES)
         return false;
-    Py_ssize_t bytes = item_bytes[type];
-    for (int k = 0; k < array->nd; k++)
-        bytes *= array->dimensions[k];
-    *view = (view_t){array->data, bytes, type};
+    *view = (view_t){array->data, elements_of(array) * item_bytes[type], type, NULL};
+    if (!is_plain(array, type))
+        return copy_view(state, object, view);
+    view->owner = Py_NewRef(object);
     return true;
 }
 
-/* Read gamma or beta, or None, for rows of a type. */
-static bool read_parameter(const state_t *state, PyObject *object, int type, Py_ssize_t size,
+static bool has_shape(const array_t *array, int nd, const Py_ssize_t *shape)
+{
+    return array->nd == nd && memcmp(array->dimensions, shape, (size_t)nd * sizeof *shape) == 0;
+}
+
+/* Read gamma or beta, or None, of the shape of the normalized axes. */
+static bool read_parameter(const state_t *state, PyObject *object, int nd, const Py_ssize_t *shape,
                            view_t *view)
 {
-    *view = (view_t){.type = type};
-    if (object == Py_None)
-        return true;
-    const array_t *array = (const array_t *)object;
-    return read_array(state, object, view) && array->nd == 1 && array->dimensions[0] == size &&
-           (view->type == FLOAT64) == (type == FLOAT64);
-}
-
-/* Read an array of the type and shape of x. */
-static bool read_like(const state_t *state, PyObject *object, const array_t *x, view_t *view)
-{
-    if (!read_array(state, object, view))
-        return false;
-    const array_t *array = (const array_t *)object;
-    return array->descr == x->descr && array->nd == x->nd &&
-           memcmp(array->dimensions, x->dimensions, (size_t)x->nd * sizeof(Py_ssize_t)) == 0;
-}
-
-static bool is_writeable(PyObject *object)
-{
-    int flags = ((const array_t *)object)->flags;
-    return flags >= 0 && (flags & WRITEABLE);
-}
-
-static bool is_apart(const view_t *result, const view_t *other)
-{
-    uintptr_t a = (uintptr_t)result->memory, b = (uintptr_t)other->memory;
-    return !(a < b + (uintptr_t)other->bytes && b < a + (uintptr_t)result->bytes);
+    *view = (view_t){.type = TYPES};
+    return object == Py_None || (read_array(state, object, view) &&
+                                 has_shape((const array_t *)object, nd, shape));
 }
 
 /* Return a new array, or NULL with an error set. */
@@ -445,27 +494,79 @@ static void *memory_of(PyObject *array)
     return array == NULL || array == Py_None ? NULL : ((array_t *)array)->data;
 }
 
-/* Return the array for y or dx: `out` or, if that is None, a new array like x. Return NULL if
-   `out` is declined, or with an error set. */
-static PyObject *output_for(const state_t *state, PyObject *out, const array_t *x, int type,
-                            const view_t *inputs, int count)
+/* The array that a call returns for y or dx, and the one it is computed in: another one if the
+   first is not plain. */
+typedef struct {
+    PyObject *returned, *computed;
+} result_t;
+
+static void drop_result(result_t *result)
 {
-    view_t view;
-    if (out == Py_None)
-        return new_array(state, type, x->nd, x->dimensions);
-    bool is_usable = read_like(state, out, x, &view) && is_writeable(out);
-    for (int k = 0; is_usable && k < count; k++)
-        is_usable = is_apart(&view, &inputs[k]);
-    return is_usable ? Py_NewRef(out) : NULL;
+    Py_CLEAR(result->returned);
+    Py_CLEAR(result->computed);
+}
+
+/* Store the results where they are returned. Return False with an error set. */
+static bool finish_result(const state_t *state, const result_t *result)
+{
+    return result->returned == result->computed ||
+           state->copy_into(result->returned, result->computed) == 0;
+}
+
+/* The bytes between the first and the last element of an array whose axes lie in memory in C order
+   and apart, with gaps or without; 0 if they do not, or without elements. */
+static Py_ssize_t extent_of(const array_t *array, int type)
+{
+    Py_ssize_t extent = item_bytes[type];
+    for (int k = array->nd; k-- > 0;) {
+        Py_ssize_t length = array->dimensions[k];
+        if (length == 0 || (length > 1 && array->strides[k] < extent))
+            return 0;
+        extent += (length - 1) * array->strides[k];
+    }
+    return extent;
+}
+
+/* Find the array for y or dx: `out` or, if that is None, a new array like x. Where an input
+   overlaps `out`, the view of the input becomes that of a copy. Return False if `out` is declined,
+   or with an error set. */
+static bool find_result(const state_t *state, PyObject *out, const array_t *x, int type,
+                        PyObject *const *inputs, view_t *views, int count, bool may_overlap,
+                        result_t *result)
+{
+    if (out == Py_None) {
+        result->returned = new_array(state, type, x->nd, x->dimensions);
+        result->computed = Py_XNewRef(result->returned);
+        return result->returned != NULL;
+    }
+    if (!is_array(state, out))
+        return false;
+    const array_t *array = (const array_t *)out;
+    uintptr_t start = (uintptr_t)array->data;
+    Py_ssize_t bytes = extent_of(array, type), elements = elements_of(array);
+    if (type_of(state, array->descr) != type || !has_shape(array, x->nd, x->dimensions) ||
+        array->flags < 0 || !(array->flags & WRITEABLE) || (bytes == 0 && elements > 0))
+        return false;
+    bool is_in_place = is_plain(array, type);
+    if (!is_in_place && elements > COPIED_AT_MOST)
+        return false;
+    for (int k = 0; k < count; k++) {
+        uintptr_t other = (uintptr_t)views[k].memory;
+        bool is_apart =
+            !(start < other + (uintptr_t)views[k].bytes && other < start + (uintptr_t)bytes);
+        if (!is_apart && !(may_overlap && copy_view(state, inputs[k], &views[k])))
+            return false;
+    }
+    result->returned = Py_NewRef(out);
+    result->computed =
+        is_in_place ? Py_NewRef(out) : new_array(state, type, x->nd, x->dimensions);
+    return result->computed != NULL;
 }
 
 /* Return the number of threads of a call on rows like x, or 0 with an error set. */
 static int threads_of(state_t *state, long limit, PyObject *x)
 {
-    int64_t elements = is_array(state, x) ? 1 : 0;
-    for (int k = 0; elements && k < ((array_t *)x)->nd; k++)
-        elements *= ((array_t *)x)->dimensions[k];
-    if (elements < SINGLE_THREAD_BELOW)
+    if (!is_array(state, x) || elements_of((array_t *)x) < SINGLE_THREAD_BELOW)
         return 1;
     bool is_seen = limit == 0 && sees_variables(state);
     if (is_seen)
@@ -489,6 +590,8 @@ static int threads_of(state_t *state, long limit, PyObject *x)
 static end_t run(end_t (*runner)(call_t *), call_t *call)
 {
     uint8_t few[256], *many = NULL;
+    if (call->rows == 0)
+        return DONE;
     if (call->rows > (int64_t)sizeof few && (many = malloc((size_t)call->rows)) == NULL)
         return NO_MEMORY;
     call->status = many ? many : few;
@@ -512,23 +615,62 @@ static bool is_done(end_t end)
     return end == DONE;
 }
 
-/* Store the memory of a parameter as the core takes it: 16-bit numbers as float32. Return False if
-   there is no memory for the copy, which the caller frees. */
-static bool set_parameter(const view_t *view, const void **parameter, void **copy)
+static double number_at(const view_t *view, size_t j)
+{
+    const void *memory = view->memory;
+    switch (view->type) {
+    case FLOAT32:
+        return ((const float *)memory)[j];
+    case FLOAT64:
+        return ((const double *)memory)[j];
+    case FLOAT16:
+        return float_of_float16(((const uint16_t *)memory)[j]);
+    default:
+        return float_of_bfloat16(((const uint16_t *)memory)[j]);
+    }
+}
+
+/* Store the memory of a parameter as the core takes it: as float64 or float32 numbers. Return False
+   if there is no memory for the copy, which the caller frees. */
+static bool set_parameter(const view_t *view, bool is_double, const void **parameter, void **copy)
 {
     *parameter = view->memory;
-    if (view->memory == NULL || view->type == FLOAT32 || view->type == FLOAT64)
+    if (view->memory == NULL || view->type == (is_double ? FLOAT64 : FLOAT32))
         return true;
-    const uint16_t *from = (const uint16_t *)(const void *)view->memory;
-    size_t size = (size_t)view->bytes / sizeof *from;
-    float *to = malloc(size * sizeof *to);
-    if (to == NULL)
-        return false;
-    for (size_t j = 0; j < size; j++)
-        to[j] = view->type == FLOAT16 ? float_of_float16(from[j]) : float_of_bfloat16(from[j]);
-    *parameter = *copy = to;
-    return true;
+    size_t size = (size_t)(view->bytes / item_bytes[view->type]);
+    *parameter = *copy = malloc(size * (is_double ? sizeof(double) : sizeof(float)));
+    for (size_t j = 0; *copy != NULL && j < size; j++) {
+        if (is_double)
+            ((double *)*copy)[j] = number_at(view, j);
+        else
+            ((float *)*copy)[j] = (float)number_at(view, j);
+    }
+    return *copy != NULL;
 }
+
+/* True if the numbers of a parameter lie in the range of float32, zeros included: the bounds of
+   narrower rows hold for these. */
+static bool fits_narrow_rows(const view_t *view)
+{
+    size_t size = view->type == FLOAT64 ? (size_t)view->bytes / sizeof(double) : 0;
+    bool fits = true;
+    for (size_t j = 0; j < size; j++) {
+        double number = fabs(number_at(view, j));
+        fits &= number == 0 || (0x1p-149 <= number && number < 0x1p128);
+    }
+    return fits;
+}
+
+/* Decide what parameters a call on rows of its type has. Return False if the call is declined. */
+static bool set_types(call_t *call, const view_t *gamma, const view_t *beta)
+{
+    if (call->type == FLOAT64)
+        return true;
+    call->wide = gamma->type == FLOAT64 || beta->type == FLOAT64;
+    call->fast &= !call->wide;
+    return fits_narrow_rows(gamma) && fits_narrow_rows(beta);
+}
+static bool has_doubles(const call_t *call) { return call->wide || call->type == FLOAT64; }
 
 /* Return ones, the default of gamma, or NULL. */
 static void *ones(int64_t size, int type)
@@ -544,15 +686,53 @@ static void *ones(int64_t size, int type)
     return values;
 }
 
-/* Return a call on rows like x. */
-static call_t call_on(const array_t *x, const view_t *view, const settings_t *settings,
-                      int threads)
+/* The rows of an array lie along its last axes, from `first` on. */
+typedef struct {
+    const array_t *array;
+    int first;
+    int64_t count, size;
+} rows_t;
+
+/* Read an axis, an int or a tuple of them, and find the rows of x. Return False if they do not lie
+   along the last axes, or are empty. */
+static bool read_rows(const state_t *state, PyObject *x, PyObject *axis, rows_t *rows)
 {
-    int64_t size = x->dimensions[x->nd - 1];
-    return (call_t){.x = view->memory,
-                    .type = view->type,
-                    .rows = view->bytes / item_bytes[view->type] / size,
-                    .size = size,
+    if (!is_array(state, x))
+        return false;
+    bool is_tuple = PyTuple_CheckExact(axis);
+    Py_ssize_t count = is_tuple ? PyTuple_Size(axis) : 1;
+    *rows = (rows_t){.array = (const array_t *)x, .count = 1, .size = 1};
+    int nd = rows->array->nd, overflow;
+    if (count < 1 || count > nd)
+        return false;
+    rows->first = nd - (int)count;
+    uint64_t seen = 0; /* NumPy's arrays have at most 64 axes */
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject *item = is_tuple ? PyTuple_GetItem(axis, k) : axis;
+        if (!PyLong_CheckExact(item))
+            return false;
+        long value = PyLong_AsLongAndOverflow(item, &overflow);
+        value += value < 0 ? nd : 0;
+        if (overflow || value < rows->first || value >= nd || (seen >> value & 1))
+            return false;
+        seen |= UINT64_C(1) << value;
+    }
+    for (int k = 0; k < nd; k++)
+        *(k < rows->first ? &rows->count : &rows->size) *= rows->array->dimensions[k];
+    return rows->size > 0;
+}
+static int row_axes(const rows_t *rows) { return rows->array->nd - rows->first; }
+static const Py_ssize_t *row_shape(const rows_t *rows)
+{
+    return rows->array->dimensions + rows->first;
+}
+
+static call_t call_on(const rows_t *rows, const view_t *x, const settings_t *settings, int threads)
+{
+    return (call_t){.x = x->memory,
+                    .type = x->type,
+                    .rows = rows->count,
+                    .size = rows->size,
                     .eps = settings->eps,
                     .bound_scale = bound_scale,
                     .centred = settings->centred,
@@ -561,15 +741,6 @@ static call_t call_on(const array_t *x, const view_t *view, const settings_t *se
 }
 
 static int64_t saved_numbers(const call_t *call) { return call->centred ? 3 : 1; }
-
-static bool is_last_axis(PyObject *axis, int nd)
-{
-    int overflow;
-    if (!PyLong_CheckExact(axis))
-        return false;
-    long value = PyLong_AsLongAndOverflow(axis, &overflow);
-    return !overflow && (value == -1 || value == nd - 1);
-}
 
 /* Return NotImplemented in place of NULL without an error. */
 static PyObject *or_declined(PyObject *result)
@@ -600,56 +771,78 @@ static PyObject *new_saved(const state_t *state, PyObject *fields[FIELDS])
 /* Arguments of `forward`; see _core.pyi. */
 enum { NORM, X, GAMMA, BETA, AXIS, EPS, ROUNDING, OUT, BACKEND, THREADS, STREAM, NEEDS_SAVED };
 
-/* Return y or (y, saved), or NULL if the call is declined or with an error set. */
-static PyObject *forward(state_t *state, PyObject *const *a, const settings_t *settings,
-                         int threads)
+/* Return the axes of rows. */
+static PyObject *axes_of(const rows_t *rows)
+{
+    int count = row_axes(rows);
+    if (count == 1)
+        return Py_BuildValue("(i)", rows->first);
+    PyObject *axes = PyTuple_New(count);
+    for (int k = 0; axes != NULL && k < count; k++) {
+        PyObject *axis = PyLong_FromLong(rows->first + k);
+        if (axis == NULL || PyTuple_SetItem(axes, k, axis) != 0)
+            Py_CLEAR(axes);
+    }
+    return axes;
+}
+
+/* Compute y and the statistics of rows. Return how the call ended. */
+static end_t compute_forward(call_t *call, const view_t *gamma, const view_t *beta)
 {
     enum { FEW = 64 };
-    view_t views[3] = {{NULL, 0, 0}}, *x = &views[0], *gamma = &views[1], *beta = &views[2];
-    const array_t *rows = (const array_t *)a[X];
-    bool needs_saved = a[NEEDS_SAVED] == Py_True;
-    if (!read_array(state, a[X], x) || rows->nd < 1 || x->bytes == 0 ||
-        !is_last_axis(a[AXIS], rows->nd))
-        return NULL;
-    int last = rows->nd - 1;
-    call_t call = call_on(rows, x, settings, threads);
-    if (!read_parameter(state, a[GAMMA], x->type, call.size, gamma) ||
-        !read_parameter(state, a[BETA], x->type, call.size, beta))
-        return NULL;
-    PyObject *y = output_for(state, a[OUT], rows, x->type, views, 3);
-    if (y == NULL)
-        return NULL;
-    Py_ssize_t shape[2] = {call.rows, saved_numbers(&call)};
     double few[3 * FEW], *many = NULL;
-    PyObject *statistics = needs_saved ? new_array(state, FLOAT64, 2, shape) : NULL;
-    if (!needs_saved && call.rows > FEW)
-        many = malloc((size_t)(shape[0] * shape[1]) * sizeof(double));
-    call.saved = needs_saved ? memory_of(statistics) : many ? many : few;
-    call.out = memory_of(y);
     void *copies[2] = {NULL, NULL};
     end_t end = NO_MEMORY;
-    if (call.saved && (needs_saved || many || call.rows <= FEW) &&
-        set_parameter(gamma, &call.gamma, &copies[0]) &&
-        set_parameter(beta, &call.beta, &copies[1]))
-        end = run(run_forward, &call);
+    if (call->saved == NULL && call->rows > FEW)
+        many = malloc((size_t)(call->rows * saved_numbers(call)) * sizeof(double));
+    bool has_room = call->saved != NULL || call->rows <= FEW || many != NULL;
+    if (call->saved == NULL)
+        call->saved = many ? many : few;
+    if (has_room && set_parameter(gamma, has_doubles(call), &call->gamma, &copies[0]) &&
+        set_parameter(beta, has_doubles(call), &call->beta, &copies[1]))
+        end = run(run_forward, call);
     free(copies[0]);
     free(copies[1]);
     free(many);
-    PyObject *results = NULL;
-    if (is_done(end) && !needs_saved)
-        return y;
-    if (end == DONE) {
-        PyObject *beta_dtype = beta->memory ? state->objects[DTYPES + beta->type] : Py_None;
-        PyObject *fields[FIELDS] = {Py_NewRef(a[X]),       Py_NewRef(a[GAMMA]),
-                                    Py_NewRef(beta_dtype), Py_BuildValue("(i)", last),
-                                    Py_NewRef(settings->object), statistics};
-        PyObject *saved = new_saved(state, fields);
-        results = saved ? PyTuple_Pack(2, y, saved) : NULL;
-        Py_XDECREF(saved);
-    } else {
+    return end;
+}
+
+/* Return y or (y, saved), or NULL if the call is declined or with an error set. The caller
+   releases the views, which are of x, gamma and beta, and the result. */
+static PyObject *forward(state_t *state, PyObject *const *a, const settings_t *settings,
+                         int threads, view_t *views, result_t *result)
+{
+    view_t *x = &views[0], *gamma = &views[1], *beta = &views[2];
+    bool needs_saved = a[NEEDS_SAVED] == Py_True;
+    rows_t rows;
+    if (!read_rows(state, a[X], a[AXIS], &rows) || !read_array(state, a[X], x) ||
+        !read_parameter(state, a[GAMMA], row_axes(&rows), row_shape(&rows), gamma) ||
+        !read_parameter(state, a[BETA], row_axes(&rows), row_shape(&rows), beta))
+        return NULL;
+    call_t call = call_on(&rows, x, settings, threads);
+    if (!set_types(&call, gamma, beta) ||
+        !find_result(state, a[OUT], rows.array, x->type, a + X, views, 3, !needs_saved, result))
+        return NULL;
+    call.x = x->memory; /* perhaps of a copy */
+    call.out = memory_of(result->computed);
+    Py_ssize_t shape[2] = {call.rows, saved_numbers(&call)};
+    PyObject *statistics = needs_saved ? new_array(state, FLOAT64, 2, shape) : NULL;
+    if (needs_saved && statistics == NULL)
+        return NULL;
+    call.saved = memory_of(statistics);
+    if (!is_done(compute_forward(&call, gamma, beta)) || !finish_result(state, result)) {
         Py_XDECREF(statistics);
+        return NULL;
     }
-    Py_DECREF(y);
+    if (!needs_saved)
+        return Py_NewRef(result->returned);
+    PyObject *beta_dtype = beta->memory ? state->objects[DTYPES + beta->type] : Py_None;
+    PyObject *fields[FIELDS] = {Py_NewRef(a[X]),       Py_NewRef(a[GAMMA]),
+                                Py_NewRef(beta_dtype), axes_of(&rows),
+                                Py_NewRef(settings->object), statistics};
+    PyObject *saved = new_saved(state, fields);
+    PyObject *results = saved ? PyTuple_Pack(2, result->returned, saved) : NULL;
+    Py_XDECREF(saved);
     return results;
 }
 
@@ -668,8 +861,12 @@ PyObject *entry_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t
         learn_bfloat16(state, arguments[BETA]))
         threads = threads_of(state, settings.limit, arguments[X]);
     PyObject *results = NULL;
+    view_t views[3] = {{.memory = NULL}};
+    result_t result = {NULL, NULL};
     if (threads && arithmetic_is_ieee())
-        results = forward(state, arguments, &settings, threads);
+        results = forward(state, arguments, &settings, threads, views, &result);
+    release(views, 3);
+    drop_result(&result);
     Py_DECREF(settings.object);
     return or_declined(results);
 }
@@ -685,7 +882,8 @@ typedef struct {
     settings_t settings;
     view_t views[4]; /* dy, x, gamma, statistics */
     int beta_type;   /* TYPES without beta */
-    PyObject *dx;
+    rows_t rows;
+    result_t dx;
     call_t call;
     void *copy; /* of gamma */
 } pass_t;
@@ -712,31 +910,30 @@ static bool read_pass(const state_t *state, PyObject *const *a, pass_t *pass, in
 {
     view_t *dy = &pass->views[0], *x = &pass->views[1], *gamma = &pass->views[2],
            *statistics = &pass->views[3];
-    PyObject **fields = pass->fields, *axes = fields[SAVED_AXES];
-    const array_t *rows = (const array_t *)fields[SAVED_X];
-    if (!read_array(state, fields[SAVED_X], x) || rows->nd < 1 || x->bytes == 0 ||
-        !PyTuple_Check(axes) || PyTuple_Size(axes) != 1 ||
-        !is_last_axis(PyTuple_GetItem(axes, 0), rows->nd))
+    PyObject **fields = pass->fields, *beta_dtype = fields[SAVED_BETA_DTYPE];
+    PyObject *const inputs[4] = {a[DY], fields[SAVED_X], fields[SAVED_GAMMA], fields[STATISTICS]};
+    rows_t *rows = &pass->rows;
+    if (!read_rows(state, fields[SAVED_X], fields[SAVED_AXES], rows) ||
+        !read_array(state, fields[SAVED_X], x) || !read_array(state, a[DY], dy) ||
+        dy->type != x->type ||
+        !has_shape((const array_t *)a[DY], rows->array->nd, rows->array->dimensions) ||
+        !read_parameter(state, fields[SAVED_GAMMA], row_axes(rows), row_shape(rows), gamma))
         return false;
     call_t *call = &pass->call;
     *call = call_on(rows, x, &pass->settings, threads);
-    PyObject *beta_dtype = fields[SAVED_BETA_DTYPE];
     pass->beta_type = beta_dtype == Py_None ? TYPES : type_of(state, beta_dtype);
-    if (beta_dtype != Py_None &&
-        (pass->beta_type == TYPES || (pass->beta_type == FLOAT64) != (x->type == FLOAT64)))
-        return false;
-    if (!read_like(state, a[DY], rows, dy) ||
-        !read_parameter(state, fields[SAVED_GAMMA], x->type, call->size, gamma) ||
+    const view_t beta = {.type = pass->beta_type};
+    if ((beta_dtype != Py_None && pass->beta_type == TYPES) || !set_types(call, gamma, &beta) ||
         !read_array(state, fields[STATISTICS], statistics) || statistics->type != FLOAT64 ||
-        statistics->bytes != call->rows * saved_numbers(call) * (Py_ssize_t)sizeof(double))
-        return false;
-    pass->dx = output_for(state, a[B_OUT], rows, x->type, pass->views, 4);
-    if (pass->dx == NULL)
+        statistics->bytes != call->rows * saved_numbers(call) * (Py_ssize_t)sizeof(double) ||
+        !find_result(state, a[B_OUT], rows->array, x->type, inputs, pass->views, 4, false,
+                     &pass->dx))
         return false;
     call->dy = dy->memory;
-    call->out = memory_of(pass->dx);
+    call->out = memory_of(pass->dx.computed);
     call->saved = (double *)(void *)statistics->memory;
-    return is_done(set_parameter(gamma, &call->gamma, &pass->copy) ? DONE : NO_MEMORY);
+    return is_done(
+        set_parameter(gamma, has_doubles(call), &call->gamma, &pass->copy) ? DONE : NO_MEMORY);
 }
 
 /* Begin a backward pass: read settings, saved state and arrays. Return False as `read_pass`. */
@@ -760,14 +957,20 @@ static void finish(pass_t *pass)
 {
     for (int k = 0; k < FIELDS; k++)
         Py_XDECREF(pass->fields[k]);
-    Py_XDECREF(pass->dx);
+    release(pass->views, 4);
+    drop_result(&pass->dx);
     free(pass->copy);
 }
 
 /* Return an array for dgamma or dbeta, None without a type, or NULL with an error set. */
-static PyObject *new_gradient(const state_t *state, int type, Py_ssize_t size)
+static PyObject *new_gradient(const state_t *state, int type, const rows_t *rows)
 {
-    return type == TYPES ? Py_NewRef(Py_None) : new_array(state, type, 1, &size);
+    if (type == TYPES)
+        return Py_NewRef(Py_None);
+    PyObject *gradient = new_array(state, type, row_axes(rows), row_shape(rows));
+    if (gradient != NULL && rows->count == 0)
+        memset(memory_of(gradient), 0, (size_t)(rows->size * item_bytes[type]));
+    return gradient;
 }
 
 PyObject *entry_backward(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
@@ -777,21 +980,21 @@ PyObject *entry_backward(PyObject *module, PyObject *const *arguments, Py_ssize_
     PyObject *gradients = NULL;
     if (begin(module, arguments, count, &pass)) {
         call_t *call = &pass.call;
-        const view_t *gamma = &pass.views[2];
-        int gamma_type = gamma->memory ? gamma->type : TYPES;
-        PyObject *dgamma = new_gradient(state, gamma_type, call->size);
-        PyObject *dbeta = new_gradient(state, pass.beta_type, call->size);
+        int gamma_type = pass.views[2].type;
+        PyObject *dgamma = new_gradient(state, gamma_type, &pass.rows);
+        PyObject *dbeta = new_gradient(state, pass.beta_type, &pass.rows);
         call->dgamma = memory_of(dgamma);
         call->dbeta = memory_of(dbeta);
-        call->dgamma_type = gamma->type;
-        call->dbeta_type = pass.beta_type == TYPES ? call->type : pass.beta_type;
+        call->dgamma_type = gamma_type;
+        call->dbeta_type = pass.beta_type;
         if (call->fast && call->gamma == NULL)
             call->gamma = pass.copy = ones(call->size, call->type);
         bool has_memory = dgamma && dbeta && (!call->fast || call->gamma);
-        if (is_done(has_memory ? run(run_backward, call) : NO_MEMORY)) {
+        if (is_done(has_memory ? run(run_backward, call) : NO_MEMORY) &&
+            finish_result(state, &pass.dx)) {
             gradients = state->new_gradients((PyTypeObject *)state->objects[GRADIENTS_TYPE], 3);
             if (gradients != NULL) { /* the new tuple takes the references */
-                PyTuple_SetItem(gradients, 0, Py_NewRef(pass.dx));
+                PyTuple_SetItem(gradients, 0, Py_NewRef(pass.dx.returned));
                 PyTuple_SetItem(gradients, 1, Py_NewRef(dgamma));
                 PyTuple_SetItem(gradients, 2, Py_NewRef(dbeta));
             }
@@ -805,15 +1008,17 @@ PyObject *entry_backward(PyObject *module, PyObject *const *arguments, Py_ssize_
 
 PyObject *entry_backward_partial(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
+    state_t *state = PyModule_GetState(module);
     pass_t pass;
     PyObject *results = NULL;
-    if (begin(module, arguments, count, &pass) && !pass.call.fast && pass.call.type != FLOAT64) {
+    if (begin(module, arguments, count, &pass) && !pass.call.fast && !has_doubles(&pass.call) &&
+        pass.call.rows > 0) {
         partial_t partial = {.has_dbeta = pass.beta_type != TYPES};
         pass.call.partial = &partial;
-        if (is_done(run(run_partial, &pass.call))) {
+        if (is_done(run(run_partial, &pass.call)) && finish_result(state, &pass.dx)) {
             PyObject *dgamma = tuple_of_fixed_point(partial.dgamma, pass.call.size + 1);
             PyObject *dbeta = tuple_of_fixed_point(partial.dbeta, pass.call.size);
-            results = dgamma && dbeta ? PyTuple_Pack(3, pass.dx, dgamma, dbeta) : NULL;
+            results = dgamma && dbeta ? PyTuple_Pack(3, pass.dx.returned, dgamma, dbeta) : NULL;
             Py_XDECREF(dgamma);
             Py_XDECREF(dbeta);
         }

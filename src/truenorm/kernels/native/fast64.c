@@ -573,11 +573,12 @@ void NAME(fast_merge)(double *sums, const double *others, int64_t size)
 int64_t NAME(fast_round)(const call_t *call, const double *sums)
 {
     void *const values[] = {call->dgamma, call->dbeta};
+    const int types[] = {call->dgamma_type, call->dbeta_type};
     int64_t size = call->size, count = 0;
     for (int s = 0; s < 2; s++)
         for (int64_t j = 0; values[s] && j < size; j++) {
             double sum = sums[2 * s * size + j] + sums[(2 * s + 1) * size + j];
-            ((double *)values[s])[j] = sum;
+            put_rounded(values[s], j, types[s], sum, 0);
             count += !(fabs(sum) < INFINITY);
         }
     return count;

@@ -313,7 +313,7 @@ static void round_sums(const double *sums, void *results, int type, int64_t n)
             store_columns((float *)results + j, narrow(sums_or_zero(sums + j, n - j)), n - j);
     else
         for (int64_t j = 0; j < n; j++)
-            put(results, j, type, rounded_bits(sums[j], 0, type));
+            put_rounded(results, j, type, sums[j], 0);
 }
 
 int64_t NAME(fast_round)(const call_t *call, const double *sums)

@@ -6,7 +6,7 @@
 
 /* The parameters of a block of columns in tier 1: gamma, beta and their reach in the bound (T1),
    padded to a vector; omega is that of (C2). 16-bit rows have them in float32 as well (C5), where
-   they are small enough. */
+   they are float32 numbers and small enough. */
 typedef struct {
     double gamma[COLUMNS + L], beta[COLUMNS + L], reach[COLUMNS + L];
     double omega;
@@ -19,33 +19,37 @@ typedef struct {
 /* Widen the parameters of some columns. Return False if one is not finite. */
 INLINE bool widen(const call_t *call, int64_t offset, int64_t n, parameters_t *p)
 {
-    const float *gammas = call->gamma, *betas = call->beta;
     double h = depth_of_sum(call->size);
     double omega = call->centred ? (h + 5) / (2 * sqrt(4.25 * (h + 6))) : 0; /* (C2), (R1) */
     double largest = omega + sqrt((double)call->size);
     doubles zeros = {0};
 #if TYPE != TYPE_float32
-    longs too_large = {0};
+    longs unfit = {0};
 #endif
     for (int64_t j = 0; j < n; j += L) {
-        doubles gamma = gammas ? wide_parameters(gammas + offset + j, n - j) : all(1);
-        doubles beta = betas ? wide_parameters(betas + offset + j, n - j) + 0.0 : all(0); /* no -0 */
+        doubles gamma = all(1), beta = all(0);
+        if (call->gamma)
+            gamma = parameters_at(call, call->gamma, offset + j, n - j);
+        if (call->beta)
+            beta = parameters_at(call, call->beta, offset + j, n - j) + 0.0; /* no -0 */
         doubles reach = 2.0 * absolute(beta) + absolute(gamma) * largest; /* (T1) */
         STORE(p->gamma + j, gamma);
         STORE(p->beta + j, beta);
         STORE(p->reach + j, (doubles)((longs)reach & ((longs)absolute(gamma) != 0)));
         zeros += (absolute(beta) + absolute(gamma)) * 0.0;
 #if TYPE != TYPE_float32
-        STORE(p->gamma32 + j, narrow(gamma));
-        STORE(p->beta32 + j, narrow(beta));
+        halves gamma32 = narrow(gamma), beta32 = narrow(beta);
+        STORE(p->gamma32 + j, gamma32);
+        STORE(p->beta32 + j, beta32);
         STORE(p->weight32 + j, narrow(absolute(beta) + absolute(gamma) * 0x1p-5 + 0x1p-60));
-        too_large |= (absolute(gamma) > 0x1p60) | (absolute(beta) > 0x1p100);
+        unfit |= (absolute(gamma) > 0x1p60) | (absolute(beta) > 0x1p100);
+        unfit |= (widened(gamma32) != gamma) | (widened(beta32) != beta);
 #endif
     }
 #if TYPE != TYPE_float32
     p->fits_float32 = true;
     for (int k = 0; k < L; k++)
-        p->fits_float32 &= too_large[k] == 0;
+        p->fits_float32 &= unfit[k] == 0;
 #endif
     p->omega = omega;
     return all_zero(zeros);
@@ -231,13 +235,12 @@ static inline bool tier2_y(const call_t *call, int64_t i, const scale_t *s, cons
 /* Write y of a constant row: beta. Return False if that is not finite. */
 static inline bool write_constant(const call_t *call, element_t *y)
 {
-    const float *gamma = call->gamma, *beta = call->beta;
     bool finite = true;
     for (int64_t j = 0; j < call->size; j++) {
-        float value = beta ? beta[j] + 0.0f : 0.0f;
+        double value = call->beta ? parameter_at(call, call->beta, j) + 0.0 : 0.0;
         y[j] = nearest(value);
-        finite &= fabsf(value) < INFINITY;
-        finite &= !gamma || fabsf(gamma[j]) < INFINITY;
+        finite &= fabs(value) < INFINITY;
+        finite &= !call->gamma || fabs(parameter_at(call, call->gamma, j)) < INFINITY;
     }
     return finite;
 }

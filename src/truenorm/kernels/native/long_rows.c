@@ -103,13 +103,10 @@ static void products2_chunk(void *argument, int64_t chunk, int worker)
     long_t *job = argument;
     const call_t *call = job->call;
     int64_t i = chunk / job->segments, segment = chunk % job->segments;
-    const float *gamma = call->gamma;
     (void)worker;
     if (job->states[i].is_summed)
         job->parts[chunk].products = sum_products2(
-            segment_of(job, call->x, i, segment), segment_of(job, call->dy, i, segment),
-            gamma ? gamma + segment * SEGMENT : NULL, length_of(job, segment),
-            &job->states[i].row2);
+            call, i, segment * SEGMENT, length_of(job, segment), &job->states[i].row2);
 }
 
 /* Compute the double-double statistics of the rows that need them. */
@@ -277,7 +274,7 @@ static void products_chunk(void *argument, int64_t chunk, int worker)
     long_t *job = argument;
     const call_t *call = job->call;
     int64_t i = chunk / job->segments, from = chunk % job->segments * SEGMENT;
-    double gamma[ROOM_FOR_GAMMA], sums[ALONG][GROUP];
+    double gamma[ROOM_FOR_GAMMA], sums[ALONG][GROUP] = {{0}}; /* gamma may not be finite */
     (void)worker;
     bool finite = call->centred
                       ? sum_segment_products(call, i, 1, from, true, gamma, sums)
@@ -385,26 +382,35 @@ static void tier2_rows(long_t *job)
     run(tier2_dx_panel, job, job->panels);
 }
 
-/* Tier 2 for the undecided columns of dgamma. Return False if one remains undecided. */
-static bool tier2_long_columns(long_t *job)
+/* Tier 2 for the undecided columns of dgamma in a panel, a block of columns at a time. */
+static void tier2_columns_panel(void *argument, int64_t panel, int worker)
 {
+    enum { STRIPS = COLUMNS / STRIP };
+    long_t *job = argument;
     const call_t *call = job->call;
-    bool decided = true;
-    for (int64_t i = 0; i < call->rows; i++)
-        job->states[i].is_summed = saved_variance(call, i) != 0;
-    describe_rows(job);
-    for (int64_t j = 0; j < call->size; j++) {
-        column_t column = {.column = j};
-        if (!job->columns[j])
-            continue;
-        for (int64_t i = 0; i < call->rows; i++)
+    int64_t from = panel * PANEL, to = from + columns_of(job, panel);
+    (void)worker;
+    for (int64_t offset = from; offset < to; offset += COLUMNS) {
+        int64_t end = smaller(offset + COLUMNS, to), count = 0;
+        strip_t strips[STRIPS];
+        for (int64_t j = offset; j < end; j += STRIP)
+            if (memchr(job->columns + j, true, (size_t)smaller(STRIP, end - j)) != NULL)
+                strips[count++] = (strip_t){.column = j};
+        for (int64_t i = 0; i < call->rows && count > 0; i++)
             if (saved_variance(call, i) != 0) /* else xhat is exactly zero */
-                add_term(call, i, &job->states[i].row2, &column);
-        decided &= is_decided(two_sum(column.high, column.low),
-                              call->bound_scale * SLACK * column.bound, call->dgamma_type,
-                              call->dgamma, j);
+                add_row_to(call, i, &job->states[i].row2, strips, count);
+        if (!decide_strips(call, strips, count, job->columns))
+            atomic_store(&job->has_undecided, true);
     }
-    return decided;
+}
+
+/* Tier 2 for the undecided columns of dgamma. */
+static void tier2_long_columns(long_t *job)
+{
+    for (int64_t i = 0; i < job->call->rows; i++)
+        job->states[i].is_summed = saved_variance(job->call, i) != 0;
+    describe_rows(job);
+    run(tier2_columns_panel, job, job->panels);
 }
 
 end_t NAME(long_backward)(call_t *call)
@@ -430,6 +436,7 @@ end_t NAME(long_backward)(call_t *call)
         if (job.states[i].is_constant)
             memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
     tier2_rows(&job);
-    bool decided = !atomic_load(&job.has_undecided) && (!has_columns || tier2_long_columns(&job));
-    return release(&job, decided ? DONE : NOT_DONE);
+    if (has_columns && !atomic_load(&job.has_undecided))
+        tier2_long_columns(&job);
+    return release(&job, atomic_load(&job.has_undecided) ? NOT_DONE : DONE);
 }

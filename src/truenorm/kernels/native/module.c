@@ -11,8 +11,8 @@
 
 #include "rounding.h"
 
-/* Bits of `mode`: two flags, and the type of rows. */
-enum { CENTRED = 1, FAST = 2, ROWS_AT = 4 };
+/* Bits of `mode`: flags, and the type of rows. */
+enum { CENTRED = 1, FAST = 2, WIDE = 4, ROWS_AT = 4 };
 enum { MOST_BUFFERS = 8 };
 
 double bound_scale = 1.0;
@@ -123,6 +123,7 @@ static bool init_call(call_t *call, const Py_buffer *x, const Py_buffer *out,
     call->bound_scale = bound_scale;
     call->centred = settings->mode & CENTRED;
     call->fast = settings->mode & FAST;
+    call->wide = settings->mode & WIDE;
     call->threads = 1;
     return saved->len == call->rows * (call->centred ? 3 : 1) * (int64_t)sizeof(double);
 }
@@ -146,15 +147,19 @@ static bool read_integer(PyObject *argument, long *value)
     return !(*value == -1 && PyErr_Occurred());
 }
 
-/* Store a mode. Return False with an error set if the core does not support its type. */
+/* Store a mode. Return False with an error set if the core does not support it. */
 static bool set_mode(settings_t *settings, long mode)
 {
     settings->mode = mode;
     settings->rows = mode >> ROWS_AT & 15;
-    if (settings->rows < TYPES)
+    if (settings->rows < TYPES && (!(mode & WIDE) || (settings->rows != FLOAT64 && !(mode & FAST))))
         return true;
-    PyErr_Format(PyExc_ValueError, "mode %ld names a type that the core does not support", mode);
+    PyErr_Format(PyExc_ValueError, "mode %ld is not supported by the core", mode);
     return false;
+}
+static int type_of_parameters(const settings_t *settings)
+{
+    return settings->rows == FLOAT64 || settings->mode & WIDE ? FLOAT64 : FLOAT32;
 }
 
 /* Check the number of arguments and read the last of them: eps and mode. Return False with an
@@ -300,7 +305,7 @@ static PyObject *forward_rows(PyObject *module, PyObject *const *arguments, Py_s
     if (!read_settings(arguments, count, 8, &settings))
         return NULL;
     Py_buffer *x = typed_view(&buffers, arguments[0], settings.rows, false);
-    int of_parameters = settings.rows == FLOAT64 ? FLOAT64 : FLOAT32;
+    int of_parameters = type_of_parameters(&settings);
     Py_buffer *gamma = typed_view(&buffers, arguments[1], of_parameters, false);
     Py_buffer *beta = typed_view(&buffers, arguments[2], of_parameters, false);
     Py_buffer *y = typed_view(&buffers, arguments[3], settings.rows, true);
@@ -332,8 +337,8 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
         return NULL;
     Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
     Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
-    int of_gamma = settings.rows == FLOAT64 ? FLOAT64 : FLOAT32;
-    Py_buffer *gamma = typed_view(&buffers, arguments[2], of_gamma, false);
+    Py_buffer *gamma =
+        typed_view(&buffers, arguments[2], type_of_parameters(&settings), false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
     Py_buffer *dx = typed_view(&buffers, arguments[4], settings.rows, true);
     Py_buffer *sums = view_of(&buffers, arguments[5], 'd', true);
@@ -413,6 +418,76 @@ static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssiz
     free(allocated);
     release(&buffers);
     return PyLong_FromLongLong(rows.count);
+}
+
+typedef struct {
+    call_t call;
+    strip_t *strips;
+    int64_t count;
+} rows_of_strips_t;
+
+static void do_strips(rows_of_strips_t *rows)
+{
+    const kernels_t *kernels = kernels_selected(rows->call.type);
+    kernels->statistics(&rows->call, 0, rows->call.rows);
+    kernels->add_strips(&rows->call, 0, rows->call.rows, rows->strips, rows->count);
+}
+
+/* Copy sums, strips x 3 x STRIP, to strips or back. */
+static void exchange(double *sums, strip_t *strips, int64_t count, bool back)
+{
+    for (int64_t k = 0; k < count; k++) {
+        double *const parts[] = {strips[k].high, strips[k].low, strips[k].bound};
+        for (int i = 0; i < 3; i++) {
+            double *outer = sums + (3 * k + i) * STRIP;
+            memcpy(back ? outer : parts[i], back ? parts[i] : outer, STRIP * sizeof(double));
+        }
+    }
+}
+
+/* add_strips(dy, x, columns, sums, eps, mode): add terms of dgamma, in tier 2, to the sums of
+   strips of columns, of which the first columns are given */
+static PyObject *add_strips(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    buffers_t buffers = {.count = 0};
+    settings_t settings;
+    if (!read_settings(arguments, count, 6, &settings))
+        return NULL;
+    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
+    Py_buffer *columns = view_of_integers(&buffers, arguments[2], false);
+    Py_buffer *sums = view_of(&buffers, arguments[3], 'd', true);
+    bool is_valid = !buffers.failed && settings.rows != FLOAT64 && x && x->ndim == 2 && x->len > 0 &&
+                    has_shape(dy, x) && is_supported_eps(settings.eps) && columns &&
+                    columns->ndim == 1 && is_apart(sums, &buffers) &&
+                    has_room(sums, columns->shape[0] * 3 * STRIP * (int64_t)sizeof(double));
+    for (int64_t k = 0; is_valid && k < columns->shape[0]; k++) {
+        int64_t column = ((const int64_t *)columns->buf)[k];
+        is_valid = 0 <= column && column < x->shape[1];
+    }
+    if (!is_valid)
+        return raise_bad_arguments(&buffers);
+    rows_of_strips_t rows = {.count = columns->shape[0]};
+    rows.call = (call_t){.x = x->buf, .dy = dy->buf, .rows = x->shape[0], .size = x->shape[1],
+                         .eps = settings.eps, .centred = settings.mode & CENTRED,
+                         .type = settings.rows};
+    rows.call.saved = calloc((size_t)rows.call.rows * 3, sizeof(double));
+    rows.strips = calloc((size_t)rows.count + 1, sizeof(strip_t));
+    bool has_memory = rows.call.saved && rows.strips;
+    if (has_memory) {
+        for (int64_t k = 0; k < rows.count; k++)
+            rows.strips[k].column = ((const int64_t *)columns->buf)[k];
+        exchange(sums->buf, rows.strips, rows.count, false);
+        Py_BEGIN_ALLOW_THREADS
+        do_strips(&rows);
+        Py_END_ALLOW_THREADS
+        exchange(sums->buf, rows.strips, rows.count, true);
+    }
+    free(rows.call.saved);
+    free(rows.strips);
+    release(&buffers);
+    return has_memory ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
 /* statistics(x, saved, mode) -> rows whose mean changed; recomputes saved */
@@ -519,6 +594,7 @@ static PyMethodDef methods[] = {
              "backward_rows(dy, x, gamma, saved, dx, sums, status, eps, mode) -> tuple"),
     FASTCALL("add_terms", add_terms,
              "add_terms(dy, x, status, undecided, limbs, eps, mode) -> int"),
+    FASTCALL("add_strips", add_strips, "add_strips(dy, x, columns, sums, eps, mode) -> None"),
     FASTCALL("add_numbers", add_numbers, "add_numbers(first, limbs, first, limbs) -> tuple"),
     FASTCALL("statistics", statistics, "statistics(x, saved, mode) -> int"),
     FASTCALL("is_exact_sum", exact_sum, "is_exact_sum(smallest, largest, rows) -> bool"),
@@ -530,10 +606,15 @@ static PyMethodDef methods[] = {
 
 static int execute(PyObject *module)
 {
-    kernels_select(NULL);
+    if (kernels_select(NULL) == NULL) {
+        PyErr_SetString(PyExc_ImportError, "the C core needs a build with -ffp-contract=off");
+        return -1;
+    }
     return PyModule_AddIntConstant(module, "CENTRED", CENTRED) ||
            PyModule_AddIntConstant(module, "FAST", FAST) ||
+           PyModule_AddIntConstant(module, "WIDE", WIDE) ||
            PyModule_AddIntConstant(module, "ROWS_AT", ROWS_AT) ||
+           PyModule_AddIntConstant(module, "STRIP", STRIP) ||
            PyModule_AddIntConstant(module, "FIRST_PLACE", FIRST_PLACE) ||
            PyModule_AddIntConstant(module, "PLACES", PLACES);
 }

@@ -8,7 +8,7 @@
 
 #undef ELEMENT
 #define ELEMENT float64
-#include "double_double.h"
+#include "rounding.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <emmintrin.h>
@@ -32,12 +32,17 @@ outcome_t NAME(forward)(const call_t *call, int64_t from, int64_t to);
 
 /* ---- status flags: invalid operation, overflow and inexact underflow ---- */
 
+/* A compiler does not know that arithmetic sets flags: it may infer that a function only reads
+   memory, and call it before. */
+#define ARITHMETIC_FOLLOWS() __asm__ volatile("" ::: "memory")
+
 #if defined(__x86_64__) || defined(__i386__)
 INLINE bool has_left_range(void) { return (_mm_getcsr() & 0x19u) != 0; }
 INLINE void clear_flags(void)
 {
     if (has_left_range())
         _mm_setcsr(_mm_getcsr() & ~0x19u);
+    ARITHMETIC_FOLLOWS();
 }
 #elif defined(__aarch64__)
 INLINE bool has_left_range(void)
@@ -46,13 +51,21 @@ INLINE bool has_left_range(void)
     __asm__ volatile("mrs %0, fpsr" : "=r"(flags));
     return (flags & 0xD) != 0;
 }
-INLINE void clear_flags(void) { __asm__ volatile("msr fpsr, %0" : : "r"((uint64_t)0)); }
+INLINE void clear_flags(void)
+{
+    __asm__ volatile("msr fpsr, %0" : : "r"((uint64_t)0));
+    ARITHMETIC_FOLLOWS();
+}
 #else
 INLINE bool has_left_range(void)
 {
     return fetestexcept(FE_INVALID | FE_OVERFLOW | FE_UNDERFLOW) != 0;
 }
-INLINE void clear_flags(void) { feclearexcept(FE_ALL_EXCEPT); }
+INLINE void clear_flags(void)
+{
+    feclearexcept(FE_ALL_EXCEPT);
+    ARITHMETIC_FOLLOWS();
+}
 #endif
 
 /* ---- vectors ---- */
@@ -144,29 +157,12 @@ INLINE doubles roots(doubles x)
 #endif
 }
 
-/* ---- vectors of pairs: the functions of double_double.h ---- */
+/* ---- vectors of pairs: more functions of double_double.h ---- */
 
-INLINE pairs_t fast_two_sums(doubles a, doubles b)
-{
-    doubles s = a + b;
-    return (pairs_t){s, b - (s - a)};
-}
-INLINE pairs_t add_pairs(pairs_t a, pairs_t b) /* 3 W */
-{
-    pairs_t s = two_sums(a.high, b.high), t = two_sums(a.low, b.low);
-    s = fast_two_sums(s.high, s.low + t.high);
-    return fast_two_sums(s.high, s.low + t.low);
-}
-INLINE pairs_t negatives(pairs_t a) { return (pairs_t){-a.high, -a.low}; }
 INLINE pairs_t add_doubles(pairs_t a, doubles b) /* 2 W */
 {
     pairs_t s = two_sums(a.high, b);
     return fast_two_sums(s.high, a.low + s.low);
-}
-INLINE pairs_t multiply_pairs(pairs_t a, pairs_t b) /* 7 W */
-{
-    pairs_t p = two_products(a.high, b.high);
-    return fast_two_sums(p.high, p.low + (a.high * b.low + a.low * b.high));
 }
 INLINE pairs_t divide_doubles(pairs_t a, doubles b) /* 4 W */
 {

@@ -62,9 +62,15 @@ INLINE uint32_t rounded_bits(double high, double low, int type)
                            : bfloat16_of_float(float_of(result));
 }
 
-/* Put a rounded number into an array. */
-INLINE void put(void *array, int64_t j, int type, uint32_t pattern)
+/* Put high + low, rounded once, into an array of any of the four types. */
+INLINE void put_rounded(void *array, int64_t j, int type, double high, double low)
 {
+    if (type == FLOAT64) {
+        double sum = high + low;
+        memcpy((char *)array + 8 * j, &sum, 8);
+        return;
+    }
+    uint32_t pattern = rounded_bits(high, low, type);
     uint16_t half = (uint16_t)pattern;
     if (type == FLOAT32)
         memcpy((char *)array + 4 * j, &pattern, 4);
@@ -76,9 +82,25 @@ INLINE void put(void *array, int64_t j, int type, uint32_t pattern)
    to the same number. */
 INLINE bool is_decided(pair_t z, double bound, int type, void *array, int64_t j)
 {
-    uint32_t lower = rounded_bits(z.high, z.low - bound, type);
-    put(array, j, type, lower);
-    return lower == rounded_bits(z.high, z.low + bound, type);
+    double lower = z.low - bound, upper = z.low + bound;
+    put_rounded(array, j, type, z.high, lower);
+    if (type == FLOAT64)
+        return z.high + lower == z.high + upper;
+    return rounded_bits(z.high, lower, type) == rounded_bits(z.high, upper, type);
+}
+
+/* Rounding test of the undecided columns of some strips. Return True if all are decided. */
+INLINE bool decide_strips(const call_t *call, const strip_t *strips, int64_t count,
+                          const uint8_t *undecided)
+{
+    bool is_done = true;
+    for (const strip_t *strip = strips; strip < strips + count; strip++)
+        for (int64_t k = 0, n = smaller(STRIP, call->size - strip->column); k < n; k++)
+            if (undecided[strip->column + k])
+                is_done &= is_decided(two_sum(strip->high[k], strip->low[k]),
+                                      call->bound_scale * SLACK * strip->bound[k],
+                                      call->dgamma_type, call->dgamma, strip->column + k);
+    return is_done;
 }
 
 #endif

@@ -47,12 +47,12 @@ INLINE pair_t fold_pairs(const pairs_t *sums)
 }
 
 /* The sums of d = x - near and of its square over some elements, as pairs. near is a float32 or
-   zero. */
+   zero: then d and its square are single numbers, of 24 and 48 bits. */
 typedef struct {
     pair_t sum, squares;
 } moments2_t;
 
-static inline moments2_t sum_moments2(const element_t *x, int64_t size, double near)
+INLINE moments2_t sum_moments2_of(const element_t *x, int64_t size, double near, bool is_far)
 {
     moments2_t totals = {{0, 0}, {0, 0}};
     for (int64_t start = 0; start < size; start += BLOCK2) {
@@ -64,15 +64,26 @@ static inline moments2_t sum_moments2(const element_t *x, int64_t size, double n
                 int64_t at = offset + v * L;
                 if (at >= end)
                     break;
-                pairs_t d = two_sums(wide_or(x + at, end - at, (float)near), all(-near));
+                pairs_t d = {wide_or(x + at, end - at, (float)near), {0}};
+                if (is_far)
+                    d = two_sums(d.high, all(-near));
                 accumulate(&s[v], d.high, d.low);
-                pairs_t p = two_products(d.high, d.high);
-                accumulate(&q[v], p.high, p.low + 2 * d.high * d.low);
+                pairs_t p = {d.high * d.high, {0}};
+                if (is_far) {
+                    p = two_products(d.high, d.high);
+                    p.low += 2 * d.high * d.low;
+                }
+                accumulate(&q[v], p.high, p.low);
             }
         totals.sum = add(totals.sum, fold_pairs(s));
         totals.squares = add(totals.squares, fold_pairs(q));
     }
     return totals;
+}
+
+static inline moments2_t sum_moments2(const element_t *x, int64_t size, double near)
+{
+    return near == 0 ? sum_moments2_of(x, size, 0, false) : sum_moments2_of(x, size, near, true);
 }
 
 /* The mean of a row less near, w and r, as pairs with bounds. */

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import BFLOAT16
+from truenorm.exact import BFLOAT16, FLOAT64
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fixed_point import FixedPointSum
 from truenorm.kernels.protocol import Backward, Forward, NoFallback, RowStatus
@@ -133,7 +133,9 @@ class Tier2Forward(Tier1Forward):
         tier1.accept_beta(tested, rows.constant[:, 0], call)
         if not call.norm.centred and tested.undecided.any():
             tier1.accept_beta_at_mean(tested, x, call)
-        return tested, tier2.saved_of(rows, call.norm)
+        if call.x_format is FLOAT64:
+            return tested, tier2.saved_of(rows, call.norm)
+        return tested, tier1.statistics(x, call.norm, self.scratch)[0]
 
 
 class Fast32Forward(tier1.Sweep, NoFallback):
@@ -289,7 +291,10 @@ class Tier2Backward(_CorrectBackward):
             dgamma.add(column_terms(rows, dy, np.arange(call.size)))
         tested = tier2.backward(rows, dy, call)
         tier1.accept_zero_at_zero(tested, dy, x, call)
-        return tested, tier2.have_moved(rows, saved, call.norm)
+        if call.x_format is FLOAT64:
+            return tested, tier2.have_moved(rows, saved, call.norm)
+        now, _ = tier1.statistics(x, call.norm, self.scratch)
+        return tested, tier1.have_moved(now, tier1.Statistics.of_saved(saved), call.norm)
 
     def tier2_dgamma(self, _columns: Columns) -> None:
         """Return None: the first sums are those of tier 2."""

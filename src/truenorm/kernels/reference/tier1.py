@@ -173,6 +173,17 @@ def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Fl
     return Statistics(high, low, v), terms
 
 
+def have_moved(now: Statistics, saved: Statistics, norm: Norm) -> NDArray[np.bool_]:
+    """Return the rows whose mean, or mean square, is not the saved one, beyond rounding."""
+    if norm.centred:
+        moved = (now.mean_high - saved.mean_high) + (now.mean_low - saved.mean_low)
+        close = np.abs(moved) <= 2.0**-40 * np.sqrt(now.v) + 2.0**-1000
+    else:
+        close = np.abs(now.v - saved.v) <= 2.0**-40 * now.v
+    changed: NDArray[np.bool_] = ~close[:, 0]
+    return changed
+
+
 def _means(terms: Float64) -> Float64:
     """Return the means along the last of three axes."""
     several, rows, size = terms.shape
