@@ -2,7 +2,6 @@
 
 import os
 import platform
-import shutil
 import struct
 import subprocess
 import sys
@@ -16,10 +15,12 @@ import truenorm as tn
 from shared.native.building import (
     ROOT,
     SETS,
+    SOURCES,
     build_driver,
     build_package,
     compile_all,
     compiler_named,
+    program_named,
 )
 from shared.promise.checking import BACKENDS
 from shared.promise.families import cases
@@ -47,10 +48,10 @@ class Vector(NamedTuple):
     flags: int
     threads: int
 
-    def to_bytes(self) -> bytes:
-        """Return the case as the driver reads it."""
-        header = struct.pack("<4qd", *self.x.shape, self.flags, self.threads, self.eps)
-        return header + b"".join(each.tobytes() for each in self[:4])
+    def to_bytes(self, order: str) -> bytes:
+        """Return the case as the driver reads it, in its byte order, "<" or ">"."""
+        header = struct.pack(f"{order}4qd", *self.x.shape, self.flags, self.threads, self.eps)
+        return header + b"".join(each.astype(f"{order}f4").tobytes() for each in self[:4])
 
 
 def _vectors() -> list[Vector]:
@@ -74,17 +75,20 @@ def _vectors() -> list[Vector]:
     return vectors
 
 
-def _by_driver(command: list[str], vectors: list[Vector], folder: Path) -> list[Any]:
+def _by_driver(
+    command: list[str], vectors: list[Vector], folder: Path, order: str = "<"
+) -> list[Any]:
     """Return the ends, y and dx of each case, dgamma and dbeta as the driver computes them."""
     file = folder / "vectors"
-    file.write_bytes(b"".join(each.to_bytes() for each in vectors))
+    file.write_bytes(b"".join(each.to_bytes(order) for each in vectors))
     command = [*command, "vectors", str(file)]
     output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     results, at = [], 0
     for each in vectors:
         elements, size = each.x.size, each.x.shape[1]
-        ends = struct.unpack_from("<2q", output, at)
-        numbers = np.frombuffer(output, FLOAT32, 2 * elements + 2 * size, at + 16)
+        ends = struct.unpack_from(f"{order}2q", output, at)
+        numbers = np.frombuffer(output, f"{order}f4", 2 * elements + 2 * size, at + 16)
+        numbers = numbers.astype(FLOAT32)
         at += 16 + numbers.nbytes
         parts = np.split(numbers, [elements, 2 * elements, 2 * elements + size])
         results.append((ends, parts))
@@ -138,15 +142,24 @@ def _compare(vectors: list[Vector], results: list[Any]) -> int:
     return same
 
 
+def _emulated(processor: str, order: str, folder: Path) -> int:
+    """Compare the results of another processor; return how many have the same bits."""
+    compiler = compiler_named(f"{processor}-linux-gnu-gcc")
+    emulator = program_named(f"qemu-{processor}", f"qemu-{processor}-static")
+    program = build_driver(compiler, folder, "-O3", "-static")
+    vectors = _vectors()
+    results = _by_driver([emulator, str(program)], vectors, folder, order)
+    return _compare(vectors, results)
+
+
 def test_aarch64(tmp_path: Path) -> None:
     """Correct mode has the bits of x86-64; fast mode sums in another order."""
-    compiler = compiler_named("aarch64-linux-gnu-gcc")
-    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-    if emulator is None:
-        pytest.skip("needs qemu-aarch64")
-    program = build_driver(compiler, tmp_path, "-O3", "-static")
-    vectors = _vectors()
-    assert _compare(vectors, _by_driver([emulator, str(program)], vectors, tmp_path)) > 1000
+    assert _emulated("aarch64", "<", tmp_path) > 1000
+
+
+def test_s390x(tmp_path: Path) -> None:
+    """The same on a processor whose numbers start with the most significant byte."""
+    assert _emulated("s390x", ">", tmp_path) > 1000
 
 
 def test_this_processor(tmp_path: Path) -> None:
@@ -155,6 +168,27 @@ def test_this_processor(tmp_path: Path) -> None:
     vectors = _vectors()
     assert _compare(vectors, _by_driver([str(program)], vectors, tmp_path)) > 1000
     subprocess.run([program, "flush", "4"], check=True)
+
+
+CONTRACTED = """
+#include "core.h"
+int main(void) { return kernels_select(NULL) == NULL; }
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of x86-64")
+@pytest.mark.parametrize(("contract", "is_refused"), [("fast", True), ("off", False)])
+def test_contraction_is_refused(tmp_path: Path, contract: str, is_refused: bool) -> None:
+    """Products and sums that the compiler fuses are seen when an instruction set is chosen."""
+    compiler = compiler_named("gcc")
+    flags = ["-O1", "-mavx2", "-mfma", f"-ffp-contract={contract}"]
+    objects = compile_all(compiler, tmp_path, *flags)
+    source, program = tmp_path / "main.c", tmp_path / "main"
+    source.write_text(CONTRACTED, encoding="utf-8")
+    subprocess.run(
+        [compiler, f"-I{SOURCES}", source, *objects, "-o", program, "-lm", "-lpthread"], check=True
+    )
+    assert subprocess.run([program], check=False).returncode == is_refused
 
 
 def test_windows_compiles(tmp_path: Path) -> None:
