@@ -34,6 +34,11 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     if target is None:
         if value is None:
             raise TypeError(f"{name} must be an array of {FOUR_TYPES}, got None")
+        if array.dtype.kind == "c":
+            raise TypeError(
+                f"{name} must be of type {FOUR_TYPES}, got {array.dtype}: "
+                "complex numbers are not supported"
+            )
         raise TypeError(
             f"{name} must be of type {FOUR_TYPES}, got {array.dtype}: "
             f"pass for instance {name}.astype(np.float64)"
@@ -122,6 +127,9 @@ OTHER_NAMES = {
     "rms_norm": {**OF_LAYER_NORM, "bias": NO_SHIFT, "beta": NO_SHIFT},
 }
 """Hints for keywords of PyTorch and other libraries, by norm."""
+
+OF_FORWARD = ("axis", "eps", "rounding")
+"""Arguments of forward that backward reads from what it saved."""
 
 
 def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
@@ -252,18 +260,45 @@ def threads_of(threads: Any, variable: str | None) -> int | None:
     return count
 
 
-def unexpected(norm: str, function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
+def unexpected(
+    norm: Norm, function: Callable[..., Any], more: Sequence[object], unknown: Iterable[str]
+) -> TypeError:
     """Return the error that Python would raise, with a hint if there is one."""
+    if more:
+        return _by_position(norm, function, more[0])
     name = next(iter(unknown))
-    hint = OTHER_NAMES[norm].get(name)
+    hint = OTHER_NAMES[norm.name].get(name)
+    if "backward" in function.__name__ and name in OF_FORWARD:
+        hint = f"{norm.name}_forward decided it"
     message = f"{function.__name__}() got an unexpected keyword argument {name!r}"
     return TypeError(f"{message}: {hint}" if hint else message)
 
 
+def _by_position(norm: Norm, function: Callable[..., Any], value: object) -> TypeError:
+    """Return the error about an argument that must be a keyword."""
+    parameters = inspect.signature(function).parameters.values()
+    first = [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+    names = f"{', '.join(first[:-1])} and {first[-1]}"
+    hint = "other arguments are keywords"
+    if isinstance(value, float) and "eps" in inspect.signature(function).parameters:
+        hint = f"eps is a keyword: eps={value!r}"
+    elif not norm.centred and isinstance(value, np.ndarray) and "gamma" in first:
+        hint = NO_SHIFT
+    return TypeError(f"{function.__name__}() takes {names} by position, {hint}")
+
+
 def hide_unknown(function: Function) -> Function:
-    """Remove ``**unknown: Never`` from the signature. It makes type checkers reject typos."""
+    """Remove ``*more: object`` and ``**unknown: Never`` from the signature.
+
+    Errors about them say more than Python's; Never makes type checkers reject typos. It would make
+    them reject ``layer_norm(*arrays)`` as well.
+    """
     signature = inspect.signature(function)
-    documented = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+    documented = [
+        each
+        for each in signature.parameters.values()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
     function.__signature__ = signature.replace(parameters=documented)  # type: ignore[attr-defined]
     return function
 

@@ -16,7 +16,7 @@ def layer_norm(
     x: Any,
     gamma: Any = None,
     beta: Any = None,
-    *,
+    *more: object,
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
@@ -72,8 +72,8 @@ def layer_norm(
     >>> print(tn.layer_norm(x))
     [-1.0690415  -0.26726037  1.3363019 ]
     """
-    if unknown:
-        raise unexpected(LAYER_NORM.name, layer_norm, unknown)
+    if more or unknown:
+        raise unexpected(LAYER_NORM, layer_norm, more, unknown)
     y: NDArray[Any] = fast_path.forward(
         LAYER_NORM, x, gamma, beta, axis, eps, rounding, out, backend, threads, stream, False
     )
@@ -89,7 +89,7 @@ def layer_norm_forward(
     x: Any,
     gamma: Any = None,
     beta: Any = None,
-    *,
+    *more: object,
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
@@ -123,8 +123,8 @@ def layer_norm_forward(
     >>> saved
     <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
     """
-    if unknown:
-        raise unexpected(LAYER_NORM.name, layer_norm_forward, unknown)
+    if more or unknown:
+        raise unexpected(LAYER_NORM, layer_norm_forward, more, unknown)
     results: tuple[NDArray[Any], Saved] = fast_path.forward(
         LAYER_NORM, x, gamma, beta, axis, eps, rounding, out, backend, threads, stream, True
     )
@@ -135,14 +135,16 @@ def layer_norm_forward(
     )
 
 
+@hide_unknown
 def layer_norm_backward(
     dy: Any,
     saved: Saved,
-    *,
+    *more: object,
     out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
+    **unknown: Never,
 ) -> Gradients:
     r"""Compute the gradients of a loss with respect to x, gamma and beta.
 
@@ -186,6 +188,8 @@ def layer_norm_backward(
     >>> print(dx, dbeta)
     [[0. 0. 0.]] [1. 1. 1.]
     """
+    if more or unknown:
+        raise unexpected(LAYER_NORM, layer_norm_backward, more, unknown)
     gradients: Gradients = fast_path.backward(LAYER_NORM, dy, saved, out, backend, threads, stream)
     if gradients is not NotImplemented:
         return gradients

@@ -15,7 +15,7 @@ from truenorm.kernels.call import RMS_NORM
 def rms_norm(
     x: Any,
     gamma: Any = None,
-    *,
+    *more: object,
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
@@ -55,8 +55,8 @@ def rms_norm(
     >>> print(tn.rms_norm(x))
     [0.46290955 0.9258191  1.3887286 ]
     """
-    if unknown:
-        raise unexpected(RMS_NORM.name, rms_norm, unknown)
+    if more or unknown:
+        raise unexpected(RMS_NORM, rms_norm, more, unknown)
     y: NDArray[Any] = fast_path.forward(
         RMS_NORM, x, gamma, None, axis, eps, rounding, out, backend, threads, stream, False
     )
@@ -71,7 +71,7 @@ def rms_norm(
 def rms_norm_forward(
     x: Any,
     gamma: Any = None,
-    *,
+    *more: object,
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
@@ -107,8 +107,8 @@ def rms_norm_forward(
      [0.         1.73205081 0.        ]
      [0.         0.         1.73205081]]
     """
-    if unknown:
-        raise unexpected(RMS_NORM.name, rms_norm_forward, unknown)
+    if more or unknown:
+        raise unexpected(RMS_NORM, rms_norm_forward, more, unknown)
     results: tuple[NDArray[Any], Saved] = fast_path.forward(
         RMS_NORM, x, gamma, None, axis, eps, rounding, out, backend, threads, stream, True
     )
@@ -119,14 +119,16 @@ def rms_norm_forward(
     )
 
 
+@hide_unknown
 def rms_norm_backward(
     dy: Any,
     saved: Saved,
-    *,
+    *more: object,
     out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
+    **unknown: Never,
 ) -> Gradients:
     r"""Compute the gradients of a loss with respect to x and gamma.
 
@@ -172,6 +174,8 @@ def rms_norm_backward(
     >>> print(dx, dgamma)
     [[0. 0. 0.]] [ 0.75592895  3.02371578 12.09486314]
     """
+    if more or unknown:
+        raise unexpected(RMS_NORM, rms_norm_backward, more, unknown)
     gradients: Gradients = fast_path.backward(RMS_NORM, dy, saved, out, backend, threads, stream)
     if gradients is not NotImplemented:
         return gradients

@@ -80,9 +80,10 @@ def settings_of(
     norm: Norm, eps: Any, rounding: Any, backend: str | None, threads: int | None
 ) -> tuple["Backend", Settings]:
     """Return the backend and the settings of a call."""
+    if type(eps) is not float:
+        eps = arguments.eps_of(eps, norm)
     hashable = (
-        type(eps) is float
-        and type(rounding) is str
+        type(rounding) is str
         and (backend is None or type(backend) is str)
         and (threads is None or type(threads) is int)
     )

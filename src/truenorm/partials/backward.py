@@ -1,11 +1,12 @@
 """Backward passes over some rows of a batch, which return partial gradients."""
 
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.api import fast_path
+from truenorm.api.arguments import hide_unknown, unexpected
 from truenorm.api.run import by_driver
 from truenorm.api.saved import Saved, check_saved
 from truenorm.api.settings import check_arithmetic, settings_of_backward
@@ -20,13 +21,15 @@ __all__ = ["layer_norm_backward_partial", "rms_norm_backward_partial"]
 Array = NDArray[Any]
 
 
+@hide_unknown
 def layer_norm_backward_partial(
     dy: Any,
     saved: Saved,
-    *,
+    *more: object,
     out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
+    **unknown: Never,
 ) -> tuple[Array, PartialGradients]:
     """Compute the backward pass of layer norm over some rows of a batch.
 
@@ -63,16 +66,20 @@ def layer_norm_backward_partial(
     >>> print(total.rounded(divide_by=2).dbeta)
     [1. 1. 1.]
     """
+    if more or unknown:
+        raise unexpected(LAYER_NORM, layer_norm_backward_partial, more, unknown)
     return _backward(LAYER_NORM, dy, saved, out, backend, threads)
 
 
+@hide_unknown
 def rms_norm_backward_partial(
     dy: Any,
     saved: Saved,
-    *,
+    *more: object,
     out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
+    **unknown: Never,
 ) -> tuple[Array, PartialGradients]:
     """Compute the backward pass of RMSNorm over some rows of a batch.
 
@@ -98,6 +105,8 @@ def rms_norm_backward_partial(
     >>> print((partial + partial).rounded().dgamma)
     [1.6970563 2.2627418]
     """
+    if more or unknown:
+        raise unexpected(RMS_NORM, rms_norm_backward_partial, more, unknown)
     return _backward(RMS_NORM, dy, saved, out, backend, threads)
 
 

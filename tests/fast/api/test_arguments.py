@@ -275,7 +275,45 @@ def test_any_other_name(function: Forward) -> None:
         function(X, **options)
 
 
-@pytest.mark.parametrize("function", LAYER_NORMS + RMS_NORMS, ids=name_of)
+BY_POSITION: dict[Forward, tuple[int, str, str]] = {
+    tn.layer_norm: (2, "x, gamma and beta", "eps is a keyword: eps=1e-05"),
+    tn.layer_norm_forward: (2, "x, gamma and beta", "eps is a keyword: eps=1e-05"),
+    tn.rms_norm: (1, "x and gamma", "eps is a keyword: eps=1e-05"),
+    tn.rms_norm_forward: (1, "x and gamma", "eps is a keyword: eps=1e-05"),
+    tn.layer_norm_backward: (1, "dy and saved", "other arguments are keywords"),
+    tn.rms_norm_backward: (1, "dy and saved", "other arguments are keywords"),
+    tn.layer_norm_backward_partial: (1, "dy and saved", "other arguments are keywords"),
+    tn.rms_norm_backward_partial: (1, "dy and saved", "other arguments are keywords"),
+}
+BACKWARDS = list(BY_POSITION)[4:]
+
+
+@pytest.mark.parametrize("function", BY_POSITION, ids=name_of)
+def test_keywords_given_by_position(function: Forward) -> None:
+    others, names, hint = BY_POSITION[function]
+    words = f"{name_of(function)}() takes {names} by position, {hint}"
+    with pytest.raises(TypeError, match=f"^{exact_match(words)}$"):
+        function(X, *[ROW] * others, 1e-5)
+
+
+@pytest.mark.parametrize("function", RMS_NORMS, ids=name_of)
+def test_rms_norm_has_no_beta_by_position(function: Forward) -> None:
+    words = f"{name_of(function)}() takes x and gamma by position, RMSNorm has no shift"
+    with pytest.raises(TypeError, match=f"^{exact_match(words)}$"):
+        function(X, ROW, ROW)
+
+
+@pytest.mark.parametrize("function", BACKWARDS, ids=name_of)
+@pytest.mark.parametrize("name", ["axis", "eps", "rounding"])
+def test_backward_has_the_settings_of_forward(function: Forward, name: str) -> None:
+    norm = name_of(function).removesuffix("_partial").removesuffix("_backward")
+    words = f"{name_of(function)}() got an unexpected keyword argument {name!r}"
+    options: dict[str, Any] = {name: "fast"}
+    with pytest.raises(TypeError, match=f"^{exact_match(words)}: {norm}_forward decided it$"):
+        function(X, None, **options)
+
+
+@pytest.mark.parametrize("function", [*LAYER_NORMS, *RMS_NORMS, *BACKWARDS], ids=name_of)
 def test_signature_has_only_documented_arguments(function: Forward) -> None:
     parameters = inspect.signature(function).parameters.values()
     assert {each.kind for each in parameters} == {
