@@ -238,6 +238,26 @@ def test_small_results_need_no_driver() -> None:
         assert y.tobytes() == right
 
 
+def test_a_declined_call_reads_x_again() -> None:
+    """The core does not write to x before it knows that the call needs no driver."""
+    x, gamma, beta = arrays()
+    gamma[3] = np.nan
+    x[2] = np.tile(np.array([1, -1], np.float32), 16)
+    right = tn.layer_norm(x, gamma, beta, backend="reference")
+    assert tn.layer_norm(x, gamma, beta, out=x, backend="native") is x
+    assert bytes_of(x) == bytes_of(right)
+
+
+@pytest.mark.parametrize("name", ["x", "dy"])
+def test_out_may_not_overlap_what_is_copied(name: str) -> None:
+    """The copy of an array that is not plain lies elsewhere; backward reads the array."""
+    x, gamma, beta = arrays()
+    given = {"x": x, "dy": x.copy()} | {name: unaligned(x)}
+    _, saved = tn.layer_norm_forward(given["x"], gamma, beta, backend="native")
+    with pytest.raises(ValueError, match=f"out must not overlap {name}"):
+        tn.layer_norm_backward(given["dy"], saved, out=given[name])
+
+
 LARGE = 2**18 + 32
 LARGE_X: Array = np.zeros(LARGE, np.float32)
 OTHER_CALLS: dict[str, Any] = {

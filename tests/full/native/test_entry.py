@@ -6,6 +6,7 @@ gives the same bits, and raises the same errors.
 """
 
 import gc
+import math
 import os
 import pickle
 import re
@@ -14,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
@@ -69,7 +71,8 @@ USUAL = {
     "stream": None,
 }
 OTHER: dict[str, list[Any]] = {
-    "axis": [0, 1, -2, 2**70, -(2**70), 2**63, True, (-1,), (), None, "x", np.int64(-1), Number()],
+    "axis": [0, 1, -2, 2**70, -(2**70), 2**63, True, (-1,), (), (-1, -2), (0, 1), None, "x",
+        np.int64(-1), Number()],
     "eps": [0.0, -0.0, 1e-12, 1, True, 1e300, 2.0**-200, 5e-324, -1.0, np.nan, np.inf, None, "1"],
     "rounding": ["fast", "fast", "fast", "".join(["fa", "st"]), "Fast", "", None, 1,
         np.str_("fast")],
@@ -135,16 +138,22 @@ class Pool:
         self.saved: list[Any] = []
 
 
-def _is_fast_path(x: Any, like: Any = None, *, vector_of: Any = None) -> bool:
-    """Return True if the entry may accept an array, like x or as a parameter of rows."""
-    if type(x) is not np.ndarray or x.dtype not in DTYPES or not x.dtype.isnative:
-        return False
-    if not x.flags.c_contiguous or x.ctypes.data % x.itemsize:
-        return False
-    if vector_of is not None:
-        is_wide = (x.dtype == np.float64) == (vector_of.dtype == np.float64)
-        return bool(x.shape == vector_of.shape[-1:] and is_wide)
-    return like is None or bool(x.shape == like.shape and x.dtype == like.dtype)
+def _native(x: Any) -> Any:
+    return x.dtype.newbyteorder("=")
+
+
+def _is_fast_path(x: Any, shape: Any = None) -> bool:
+    """Return True if the entry may accept an array, of a shape if one is given."""
+    is_array = type(x) is np.ndarray and _native(x) in DTYPES
+    return is_array and (shape is None or x.shape == shape)
+
+
+def _last_axes(axis: Any, count: int) -> tuple[int, ...]:
+    """Return the axes that an argument names, which must be the last ones."""
+    named = axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(sorted(each % count for each in named))
+    assert axes == tuple(range(count - len(named), count))
+    return axes
 
 
 def _by_driver(norm: Norm, dy: Any, saved: Any, backend: Any, threads: Any, stream: Any) -> Any:
@@ -242,10 +251,16 @@ class Fuzzer:
         out = None if self.draw() < 0.7 else self.choice([*pool.other_rows[-3:], x])
         if self.draw() < 0.02:
             out = self.choice(pool.other_rows)
+        if out is x and isinstance(x, np.ndarray):
+            x = out = x.copy()
         values = {name: self.option(name) for name in USUAL}
         needs_saved = self.draw() < 0.6
         function = FUNCTIONS[norm][needs_saved]
         parameters = (x, gamma, beta) if norm.centred else (x, gamma)
+        if out is not None:  # which may overlap them
+            parameters = tuple(
+                each.copy() if isinstance(each, np.ndarray) else each for each in parameters
+            )
         results = self.call(
             "forward",
             (
@@ -257,18 +272,21 @@ class Fuzzer:
         if results is NotImplemented:
             return
         assert _is_fast_path(x)
-        assert x.size
-        assert values["axis"] in (-1, x.ndim - 1)
-        assert gamma is None or _is_fast_path(gamma, vector_of=x)
-        assert beta is None or _is_fast_path(beta, vector_of=x)
+        axes = _last_axes(values["axis"], x.ndim)
+        lengths = x.shape[axes[0] :]
+        assert math.prod(lengths)
+        assert gamma is None or _is_fast_path(gamma, lengths)
+        assert beta is None or _is_fast_path(beta, lengths)
         y = results[0] if needs_saved else results
-        assert y.dtype is x.dtype
         assert y.shape == x.shape
-        if out is not None:
+        if out is None:
+            assert y.dtype == _native(x)
+        else:
             assert y is out
+            assert _native(out) == _native(x)
             assert out.flags.writeable
-            assert not any(
-                each is not None and np.shares_memory(out, each) for each in (x, gamma, beta)
+            assert not needs_saved or not any(
+                each is not None and np.shares_memory(out, each) for each in (x, gamma)
             )
         if needs_saved:
             saved = results[1]
@@ -283,9 +301,10 @@ class Fuzzer:
             ]
             assert saved.x is x
             assert saved.gamma is gamma
-            assert saved.axes == (x.ndim - 1,)
-            assert saved.statistics.shape == (x.size // x.shape[-1], norm.saved_numbers)
-            assert saved.beta_dtype is (None if beta is None else beta.dtype)
+            assert saved.axes == axes
+            rows = math.prod(x.shape[: axes[0]])
+            assert saved.statistics.shape == (rows, norm.saved_numbers)
+            assert saved.beta_dtype == (None if beta is None else _native(beta))
             assert type(saved.settings) is Settings
             pool.saved = [*pool.saved[-20:], saved]
 
@@ -334,19 +353,23 @@ class Fuzzer:
         if results is NotImplemented:
             return
         x = saved.x
-        assert _is_fast_path(dy, x)
+        assert _is_fast_path(dy, x.shape)
+        assert _native(dy) == _native(x)
         dx = results[0]
-        assert dx.dtype is x.dtype
         assert dx.shape == x.shape
-        if out is not None:
+        if out is None:
+            assert dx.dtype == _native(x)
+        else:
             assert dx is out
+            assert _native(out) == _native(x)
             assert out.flags.writeable
             arrays = (x, saved.gamma, dy, saved.statistics)
             assert not any(each is not None and np.shares_memory(out, each) for each in arrays)
         if name == "backward":
             assert type(results) is tn.Gradients
             types = [None if each is None else each.dtype for each in results[1:]]
-            assert types == [None if saved.gamma is None else saved.gamma.dtype, saved.beta_dtype]
+            of_gamma = None if saved.gamma is None else _native(saved.gamma)
+            assert types == [of_gamma, saved.beta_dtype]
 
 
 @pytest.mark.parametrize("calls", [20_000, pytest.param(10**7, marks=SLOW)])
@@ -403,6 +426,7 @@ def test_saved_state_is_a_plain_object() -> None:
 def test_another_abi_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the ABI that the core was written for, the general path computes all calls."""
     without_entry(monkeypatch)
+    import_module("truenorm.kernels.native.blocks")  # with the core as it is
 
     class Core:
         connect = staticmethod(lambda *_: False)

@@ -25,7 +25,7 @@ SHAPES_WITHOUT_ROWS = ((0, 4), (4, 0), ())
 SUMS, FAST_SUMS = (5, 6), (2, 4)
 """Numbers a column, of rows of at most float32 and of float64 rows."""
 SMALLEST_EPS, LARGEST_EPS = 2.0**-200, 2.0**200
-CENTRED, FAST = 1, 2
+CENTRED, FAST, WIDE = 1, 2, 4
 KINDS = ("f", "e", "H", "d")
 """Formats of float32, float16, the bits of bfloat16, and float64, in the order of `core.h`."""
 DTYPES = {"f": np.float32, "e": np.float16, "H": np.uint16, "d": np.float64}
@@ -89,8 +89,8 @@ EPS = [
     Number(_Raises(), ZeroDivisionError, 0),
 ]
 MODES = [
-    *(Number(each, None, each) for each in (4, 7, 0x30, 0x0F00, 2**40, True)),
-    *(Number(each, ValueError, 0) for each in (-1, 0x40, 0xF0)),
+    *(Number(each, None, each) for each in (4, 5, 0x30, 0x0F00, 2**40, True)),
+    *(Number(each, ValueError, 0) for each in (-1, 7, 0x34, 0x40, 0xF0)),
     Number(np.int8(2), None, 2),
     Number(_Number(), None, 3),
     *(Number(each, TypeError, 0) for each in (None, 1.0, "1")),
@@ -160,8 +160,9 @@ class Pool:
         self.rows = int(np.prod(shape[:-1])) if self.size else 0
         self.blocks = self._arrays(random, shape, dtype)
         self.vectors = [argument(None), *self._arrays(random, (self.size,), dtype)]
-        self.of_rows = "d" if kind == "d" else "f"
-        self.wide = self._arrays(random, (self.size,), DTYPES[self.of_rows])
+        self.parameters = {
+            each: self._arrays(random, (self.size,), DTYPES[each]) for each in ("f", "d")
+        }
         self.saved = [
             [argument(np.empty((self.rows, 1))), argument(np.empty(self.rows))],
             [argument(np.empty((self.rows, 3))), argument(np.empty(3 * self.rows))],
@@ -178,6 +179,11 @@ class Pool:
             argument(np.zeros((_core.PLACES, self.size), np.int64)),
             argument(np.zeros((_core.PLACES, self.size + 1))),
             argument(np.zeros((self.size + 1, _core.PLACES), np.int64).T),
+        ]
+        firsts = np.arange(0, self.size, _core.STRIP)
+        self.columns = [argument(firsts), argument(firsts[:1]), argument(firsts + 3)]
+        self.strips = [
+            argument(np.zeros((len(each.value), 3, _core.STRIP))) for each in self.columns
         ]
         self.status = [
             argument(np.zeros(self.rows, np.uint8)),
@@ -275,6 +281,7 @@ class Fuzzer:
         """Make so many calls."""
         kinds: list[Callable[[Pool], None]] = [self.forward_rows, self.backward_rows] * 2
         kinds += [self.statistics, self.merge, self.others, self.add_terms, self.add_numbers]
+        kinds += [self.add_strips]
         while self.counts["calls"] < calls:
             pools = self.large if self.draw() < self.share_of_large else self.pools
             kinds[int(self.draw() * len(kinds))](pools[int(self.draw() * len(pools))])
@@ -304,8 +311,10 @@ class Fuzzer:
 
     def numbers(self, pool: Pool) -> tuple[Number, Number]:
         """Return eps and mode; most of the time both are valid."""
-        eps, mode = Number(1e-5, None, 1e-5), Number(int(4 * self.draw()) + pool.types, None, 0)
-        mode = mode._replace(read=mode.value)
+        flags = int(4 * self.draw()) + (WIDE if self.draw() < 0.2 else 0)
+        is_right = not flags & WIDE or (not flags & FAST and pool.kind != "d")
+        eps, mode = Number(1e-5, None, 1e-5), Number(flags + pool.types, None, 0)
+        mode = mode._replace(read=mode.value, error=None if is_right else ValueError)
         drawn = self.draw()
         if drawn < 0.15:
             eps = self.choice(EPS)
@@ -349,9 +358,8 @@ class Fuzzer:
         eps, mode = self.numbers(pool)
         centred = _has(mode, CENTRED)
         x, y = self.choose(pool.blocks), self.choose(pool.blocks)
-        gamma, beta = self.choose(pool.wide), self.choose(pool.wide)
-        of_x = _kind(mode)
-        wide = "d" if of_x == "d" else "f"
+        of_x, wide = _kind(mode), _kind_of_parameters(mode)
+        gamma, beta = (self.choose(pool.parameters[wide]) for _ in range(2))
         saved, status = self.choose(pool.saved[centred]), self.choose(pool.status)
         valid = (
             _is_valid(x, y, saved, eps, centred, kind=of_x)
@@ -369,9 +377,8 @@ class Fuzzer:
         eps, mode = self.numbers(pool)
         centred, fast = _has(mode, CENTRED), _has(mode, FAST)
         x, dy, dx = (self.choose(pool.blocks) for _ in range(3))
-        gamma = self.choose(pool.wide)
-        of_x = _kind(mode)
-        wide = "d" if of_x == "d" else "f"
+        of_x, wide = _kind(mode), _kind_of_parameters(mode)
+        gamma = self.choose(pool.parameters[wide])
         saved, status = self.choose(pool.saved[centred]), self.choose(pool.status)
         sums = self.choose(pool.sums[fast if self.draw() < 0.95 else not fast])
         size = x.shape[-1] if x.shape else 0
@@ -444,6 +451,30 @@ class Fuzzer:
         result = self.call(_core.add_terms, arguments, (eps, mode), valid)
         assert result is None or 0 <= result <= x.shape[0]
 
+    def add_strips(self, pool: Pool) -> None:
+        """Call add_strips."""
+        eps, mode = self.numbers(pool)
+        x, dy = self.choose(pool.blocks), self.choose(pool.blocks)
+        columns, sums = self.choose(pool.columns), self.choose(pool.strips)
+        of_x = _kind(mode)
+        valid = (
+            x.kind == dy.kind == of_x != "d"
+            and len(x.shape) == 2
+            and x.start < x.stop
+            and dy.shape == x.shape
+            and eps.error is None
+            and (eps.read == 0 or SMALLEST_EPS <= eps.read <= LARGEST_EPS)
+            and columns.kind == "l"
+            and len(columns.shape) == 1
+            and all(0 <= column < x.shape[1] for column in columns.value)
+            and sums.kind == "d"
+            and sums.writable
+            and sums.stop - sums.start == columns.shape[0] * 3 * _core.STRIP * 8
+            and _do_not_overlap(x, dy, columns, results=(sums,))
+        )
+        arguments = tuple(each.value for each in (dy, x, columns, sums))
+        self.call(_core.add_strips, arguments, (eps, mode), valid)
+
     def add_numbers(self, pool: Pool) -> None:
         """Call add_numbers."""
         firsts = [self.choice([0, 0, 0, -3, 2, 2**8, -(2**8) - 1, 2**40]) for _ in range(2)]
@@ -480,6 +511,10 @@ class Fuzzer:
 
 def _has(mode: Number, flag: int) -> bool:
     return mode.error is None and bool(int(mode.read) & flag)
+
+
+def _kind_of_parameters(mode: Number) -> str:
+    return "d" if _kind(mode) == "d" or _has(mode, WIDE) else "f"
 
 
 def _kind(mode: Number) -> str:

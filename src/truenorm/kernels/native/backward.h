@@ -718,8 +718,9 @@ INLINE void add_row_to_strips(const call_t *call, int64_t i, const row2_t *row, 
 }
 
 /* Tier 2: add the terms of a row to strips of dgamma (F10). */
-static __attribute__((noinline)) void add_row_to(const call_t *call, int64_t i, const row2_t *row,
-                                                 strip_t *strips, int64_t count)
+static __attribute__((noinline, unused)) void add_row_to(const call_t *call, int64_t i,
+                                                         const row2_t *row, strip_t *strips,
+                                                         int64_t count)
 {
     if (row->near == 0)
         add_row_to_strips(call, i, row, false, strips, count);

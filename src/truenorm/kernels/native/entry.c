@@ -30,18 +30,16 @@ typedef struct {
     int flags;
 } array_t;
 
-/* The first fields of PyArray_Descr. Dtypes that are equal may be different objects: those of
-   unpickled arrays are. */
+/* The first fields of PyArray_Descr. */
 typedef struct {
     PyObject_HEAD
     PyTypeObject *typeobj;
-    char kind, type, byteorder, flags;
-    int type_num;
+    char kind, type, byteorder;
 } descr_t;
 
 enum { NUMPY_ABI = 0x02000000, GET_ABI = 0, COPY_INTO = 50, NEW_FROM_DESCR = 94, FROM_ARRAY = 109 };
 /* The sign bit of the flags asks for a warning before a write. */
-enum { C_CONTIGUOUS = 0x1, ENSURE_COPY = 0x20, ALIGNED = 0x100, WRITEABLE = 0x400 };
+enum { C_CONTIGUOUS = 0x1, ALIGNED = 0x100, WRITEABLE = 0x400 };
 
 typedef unsigned int (*get_abi_t)(void);
 typedef int (*copy_into_t)(PyObject *, PyObject *);
@@ -102,7 +100,6 @@ typedef struct {
     new_from_descr_t new_from_descr;
     copy_into_t copy_into;
     from_array_t from_array;
-    int numbers[TYPES]; /* NumPy's numbers of the types */
     allocfunc new_saved, new_gradients;
     PyObject *seen[SEEN]; /* the values of variables under which the rest was found, or NULL */
     uint64_t changes;     /* how often one of them changed */
@@ -185,10 +182,6 @@ PyObject *entry_connect(PyObject *module, PyObject *const *arguments, Py_ssize_t
         (allocfunc)PyType_GetSlot((PyTypeObject *)state->objects[SAVED_TYPE], Py_tp_alloc);
     state->new_gradients =
         (allocfunc)PyType_GetSlot((PyTypeObject *)state->objects[GRADIENTS_TYPE], Py_tp_alloc);
-    for (int k = 0; k < TYPES; k++) {
-        PyObject *descr = state->objects[DTYPES + k];
-        state->numbers[k] = descr == Py_None ? -1 : ((descr_t *)descr)->type_num;
-    }
     state->copy_into = (copy_into_t)api[COPY_INTO];
     state->from_array = (from_array_t)api[FROM_ARRAY];
     state->new_from_descr = (new_from_descr_t)api[NEW_FROM_DESCR];
@@ -361,12 +354,18 @@ static bool settings_of_backward(state_t *state, PyObject *saved, PyObject *back
 
 /* ---- arrays ---- */
 
+/* Addresses between which all elements of an array lie. */
+typedef struct {
+    uintptr_t start, stop;
+} span_t;
+
 /* The memory of a fast-path array or of its plain copy, or none: then it is NULL. */
 typedef struct {
     char *memory;
     Py_ssize_t bytes;
     int type;
     PyObject *owner; /* of the memory; the caller releases it */
+    span_t span;     /* of the array itself */
 } view_t;
 
 static const Py_ssize_t item_bytes[TYPES] = {4, 2, 2, 8};
@@ -377,10 +376,12 @@ static void release(view_t *views, int count)
         Py_CLEAR(views[k].owner);
 }
 
-static int type_of(const state_t *state, const PyObject *descr)
+/* Dtypes that are equal may be different objects, as those of unpickled arrays are: their class
+   decides. */
+static int type_of(const state_t *state, PyObject *descr)
 {
-    int type = 0, number = ((const descr_t *)descr)->type_num;
-    while (type < TYPES && number != state->numbers[type])
+    int type = 0;
+    while (type < TYPES && Py_TYPE(descr) != Py_TYPE(state->objects[DTYPES + type]))
         type++;
     return type;
 }
@@ -411,7 +412,6 @@ static bool learn_bfloat16(state_t *state, PyObject *object)
     if (code != NULL && PyLong_CheckExact(code) && PyLong_AsLong(code) == BFLOAT16 &&
         *place == Py_None) {
         *place = Py_NewRef(descr);
-        state->numbers[BFLOAT16] = ((descr_t *)descr)->type_num;
         Py_DECREF(Py_None);
     }
     Py_DECREF(descr);
@@ -433,23 +433,37 @@ static bool is_plain(const array_t *array, int type)
            (uintptr_t)array->data % (uintptr_t)item_bytes[type] == 0;
 }
 
-/* Replace the memory of a view by that of a plain copy. Return False, perhaps with an error set, if
-   it is too large. */
-static bool copy_view(const state_t *state, PyObject *array, view_t *view)
+static span_t span_of(const array_t *array, int type)
 {
-    if (view->bytes > COPIED_AT_MOST * item_bytes[view->type])
-        return false;
-    PyObject *descr = Py_NewRef(state->objects[DTYPES + view->type]); /* from_array takes it */
-    PyObject *copy = state->from_array(array, descr, C_CONTIGUOUS | ALIGNED | ENSURE_COPY);
-    if (copy == NULL)
-        return false;
-    Py_XDECREF(view->owner);
-    view->owner = copy;
-    view->memory = ((array_t *)copy)->data;
+    uintptr_t data = (uintptr_t)array->data;
+    span_t span = {data, data + (uintptr_t)item_bytes[type]};
+    for (int k = 0; k < array->nd; k++) {
+        Py_ssize_t length = array->dimensions[k], stride = array->strides[k];
+        if (length == 0)
+            return (span_t){data, data};
+        *(stride < 0 ? &span.start : &span.stop) += (uintptr_t)(stride * (length - 1));
+    }
+    return span;
+}
+static bool are_apart(span_t a, span_t b) { return a.stop <= b.start || b.stop <= a.start; }
+
+/* True if the axes of an array lie in memory in C order, with gaps or without: then no elements
+   share memory. */
+static bool is_in_order(const array_t *array, int type)
+{
+    Py_ssize_t extent = item_bytes[type];
+    for (int k = array->nd; k-- > 0;) {
+        Py_ssize_t length = array->dimensions[k];
+        if (length > 1 && array->strides[k] < extent)
+            return false;
+        if (length > 0)
+            extent += (length - 1) * array->strides[k];
+    }
     return true;
 }
 
-/* Read an array. Return False if it is no fast-path array, or with an error set. */
+/* Read an array, or a plain copy of a small one. Return False if it is no fast-path array, or with
+   an error set. */
 static bool read_array(const state_t *state, PyObject *object, view_t *view)
 {
     *view = (view_t){.memory = NULL};
@@ -459,11 +473,17 @@ static bool read_array(const state_t *state, PyObject *object, view_t *view)
     int type = type_of(state, array->descr);
     if (type == TYPES)
         return false;
-    *view = (view_t){array->data, elements_of(array) * item_bytes[type], type, NULL};
-    if (!is_plain(array, type))
-        return copy_view(state, object, view);
-    view->owner = Py_NewRef(object);
-    return true;
+    Py_ssize_t elements = elements_of(array);
+    PyObject *owner = NULL;
+    if (is_plain(array, type))
+        owner = Py_NewRef(object);
+    else if (elements <= COPIED_AT_MOST) /* from_array takes the reference to the dtype */
+        owner = state->from_array(object, Py_NewRef(state->objects[DTYPES + type]),
+                                  C_CONTIGUOUS | ALIGNED);
+    if (owner != NULL)
+        *view = (view_t){((array_t *)owner)->data, elements * item_bytes[type], type, owner,
+                         span_of(array, type)};
+    return owner != NULL;
 }
 
 static bool has_shape(const array_t *array, int nd, const Py_ssize_t *shape)
@@ -513,26 +533,11 @@ static bool finish_result(const state_t *state, const result_t *result)
            state->copy_into(result->returned, result->computed) == 0;
 }
 
-/* The bytes between the first and the last element of an array whose axes lie in memory in C order
-   and apart, with gaps or without; 0 if they do not, or without elements. */
-static Py_ssize_t extent_of(const array_t *array, int type)
-{
-    Py_ssize_t extent = item_bytes[type];
-    for (int k = array->nd; k-- > 0;) {
-        Py_ssize_t length = array->dimensions[k];
-        if (length == 0 || (length > 1 && array->strides[k] < extent))
-            return 0;
-        extent += (length - 1) * array->strides[k];
-    }
-    return extent;
-}
-
-/* Find the array for y or dx: `out` or, if that is None, a new array like x. Where an input
-   overlaps `out`, the view of the input becomes that of a copy. Return False if `out` is declined,
-   or with an error set. */
+/* Find the array for y or dx: `out` or, if that is None, a new array like x. A small result that
+   overlaps an input, which a declined call reads again, is computed in another array. Return False
+   if `out` is declined, or with an error set. */
 static bool find_result(const state_t *state, PyObject *out, const array_t *x, int type,
-                        PyObject *const *inputs, view_t *views, int count, bool may_overlap,
-                        result_t *result)
+                        const view_t *inputs, int count, bool may_overlap, result_t *result)
 {
     if (out == Py_None) {
         result->returned = new_array(state, type, x->nd, x->dimensions);
@@ -542,21 +547,15 @@ static bool find_result(const state_t *state, PyObject *out, const array_t *x, i
     if (!is_array(state, out))
         return false;
     const array_t *array = (const array_t *)out;
-    uintptr_t start = (uintptr_t)array->data;
-    Py_ssize_t bytes = extent_of(array, type), elements = elements_of(array);
     if (type_of(state, array->descr) != type || !has_shape(array, x->nd, x->dimensions) ||
-        array->flags < 0 || !(array->flags & WRITEABLE) || (bytes == 0 && elements > 0))
+        array->flags < 0 || !(array->flags & WRITEABLE) || !is_in_order(array, type))
         return false;
-    bool is_in_place = is_plain(array, type);
-    if (!is_in_place && elements > COPIED_AT_MOST)
+    bool is_apart = true;
+    for (int k = 0; k < count; k++)
+        is_apart &= are_apart(span_of(array, type), inputs[k].span);
+    bool is_in_place = is_apart && is_plain(array, type);
+    if ((!is_apart && !may_overlap) || (!is_in_place && elements_of(array) > COPIED_AT_MOST))
         return false;
-    for (int k = 0; k < count; k++) {
-        uintptr_t other = (uintptr_t)views[k].memory;
-        bool is_apart =
-            !(start < other + (uintptr_t)views[k].bytes && other < start + (uintptr_t)bytes);
-        if (!is_apart && !(may_overlap && copy_view(state, inputs[k], &views[k])))
-            return false;
-    }
     result->returned = Py_NewRef(out);
     result->computed =
         is_in_place ? Py_NewRef(out) : new_array(state, type, x->nd, x->dimensions);
@@ -821,9 +820,8 @@ static PyObject *forward(state_t *state, PyObject *const *a, const settings_t *s
         return NULL;
     call_t call = call_on(&rows, x, settings, threads);
     if (!set_types(&call, gamma, beta) ||
-        !find_result(state, a[OUT], rows.array, x->type, a + X, views, 3, !needs_saved, result))
+        !find_result(state, a[OUT], rows.array, x->type, views, 3, !needs_saved, result))
         return NULL;
-    call.x = x->memory; /* perhaps of a copy */
     call.out = memory_of(result->computed);
     Py_ssize_t shape[2] = {call.rows, saved_numbers(&call)};
     PyObject *statistics = needs_saved ? new_array(state, FLOAT64, 2, shape) : NULL;
@@ -911,7 +909,6 @@ static bool read_pass(const state_t *state, PyObject *const *a, pass_t *pass, in
     view_t *dy = &pass->views[0], *x = &pass->views[1], *gamma = &pass->views[2],
            *statistics = &pass->views[3];
     PyObject **fields = pass->fields, *beta_dtype = fields[SAVED_BETA_DTYPE];
-    PyObject *const inputs[4] = {a[DY], fields[SAVED_X], fields[SAVED_GAMMA], fields[STATISTICS]};
     rows_t *rows = &pass->rows;
     if (!read_rows(state, fields[SAVED_X], fields[SAVED_AXES], rows) ||
         !read_array(state, fields[SAVED_X], x) || !read_array(state, a[DY], dy) ||
@@ -926,8 +923,7 @@ static bool read_pass(const state_t *state, PyObject *const *a, pass_t *pass, in
     if ((beta_dtype != Py_None && pass->beta_type == TYPES) || !set_types(call, gamma, &beta) ||
         !read_array(state, fields[STATISTICS], statistics) || statistics->type != FLOAT64 ||
         statistics->bytes != call->rows * saved_numbers(call) * (Py_ssize_t)sizeof(double) ||
-        !find_result(state, a[B_OUT], rows->array, x->type, inputs, pass->views, 4, false,
-                     &pass->dx))
+        !find_result(state, a[B_OUT], rows->array, x->type, pass->views, 4, false, &pass->dx))
         return false;
     call->dy = dy->memory;
     call->out = memory_of(pass->dx.computed);
