@@ -158,7 +158,10 @@ def _last_axes(axis: Any, count: int) -> tuple[int, ...]:
 
 def _by_driver(norm: Norm, dy: Any, saved: Any, backend: Any, threads: Any, stream: Any) -> Any:
     """Return the results of `backward_partial` by the general path."""
-    if saved.settings.rounding == "fast" or saved.x.dtype == np.float64:
+    gamma_dtype = None if saved.gamma is None else saved.gamma.dtype
+    if saved.settings.rounding == "fast" or np.float64 in (
+        each for each in (saved.x.dtype, gamma_dtype, saved.beta_dtype) if each is not None
+    ):
         return fast_path.general_backward(norm, dy, saved, None, backend, threads, stream)
     dx, partial = PARTIALS[norm](dy, saved, backend=backend, threads=threads)
     sums = (partial._dgamma, partial._dbeta)
