@@ -259,7 +259,7 @@ class Fuzzer:
         values = {name: self.option(name) for name in USUAL}
         needs_saved = self.draw() < 0.6
         function = FUNCTIONS[norm][needs_saved]
-        parameters = (x, gamma, beta) if norm.centred else (x, gamma)
+        parameters: tuple[Any, ...] = (x, gamma, beta) if norm.centred else (x, gamma)
         if out is not None:  # which may overlap them
             parameters = tuple(
                 each.copy() if isinstance(each, np.ndarray) else each for each in parameters
