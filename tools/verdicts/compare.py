@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from tools.verdicts.projection import DIGITS, NAMED_WITHOUT_ID, NO_CAUSE, Fingerprint
+from tools.verdicts.projection import DIGITS, Fingerprint
 
 SHOWN = 5
 """Names of cases in one line."""
@@ -23,10 +23,9 @@ def changes(old: Fingerprint, new: Fingerprint) -> Changes:
     verdicts = []
     if old.verdict != new.verdict:
         verdicts.append(f"verdict: {old.verdict} -> {new.verdict}")
-    findings = _with_known_ids(old.findings, new.findings)
     for name, before, after in (
         ("grade", old.grades, new.grades),
-        ("finding", *findings),
+        ("finding", old.findings, new.findings),
         ("fact", old.facts, new.facts),
     ):
         verdicts += _lost_and_found(name, before, after)
@@ -41,25 +40,6 @@ def changes(old: Fingerprint, new: Fingerprint) -> Changes:
         *_named("case is gone", [name for name in old.cases if name not in new.cases]),
     ]
     return Changes(verdicts, cases, list(_lost_and_found("words", old.words, new.words)))
-
-
-def _with_known_ids(
-    old: tuple[str, ...], new: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the findings; ids that only one of the judges knows are left out of both."""
-    if any(_id(each) not in (NAMED_WITHOUT_ID, NO_CAUSE) for each in old):
-        return old, new
-    return old, tuple(map(_without_id, new))
-
-
-def _id(finding: str) -> str:
-    return finding.split(" | ")[2]
-
-
-def _without_id(finding: str) -> str:
-    output, check, cause, case = finding.split(" | ")
-    cause = cause if cause == NO_CAUSE else NAMED_WITHOUT_ID
-    return " | ".join((output, check, cause, case))
 
 
 def _lost_and_found(what: str, old: Iterable[str], new: Iterable[str]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NAMED_WITHOUT_ID = "?"
 NO_CAUSE = "-"
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b\d+(\.\d+)? s\b|/[\w./-]+/")
 """Addresses, seconds and folders in the message of a failed call."""

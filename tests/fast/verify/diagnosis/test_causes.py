@@ -22,7 +22,10 @@ def test_no_cause_is_in_two_tables(spec: str) -> None:
     norm = parse_operation(spec)
     for output in norm.outputs:
         causes = [cause for table in tables_of(norm, output.name) for cause in table]
-        for counts in (Counter(each.id for each in causes), Counter(each.words for each in causes)):
+        for counts in (
+            Counter(each.id for each in causes),
+            Counter(each.words for each in causes),
+        ):
             assert [each for each, count in counts.items() if count > 1] == []
 
 
