@@ -197,12 +197,10 @@ def _of_y() -> Table:
         ),
     }
     for kind in (*NARROW, "TF32"):
-        table[Cause(f"rounded-on-the-way({kind})", f"it is rounded to {kind} on the way")] = (
-            rounded_steps(kind, "y", "sum")
-        )
-        table[Cause(f"rounded(xhat, {kind})", f"xhat is rounded to {kind}")] = rounded_steps(
-            kind, "xhat"
-        )
+        cause = Cause(f"rounded-on-the-way({kind})", f"it is rounded to {kind} on the way")
+        table[cause] = rounded_steps(kind, "y", "sum")
+        cause = Cause(f"rounded(xhat, {kind})", f"xhat is rounded to {kind}")
+        table[cause] = rounded_steps(kind, "xhat")
     return table
 
 
@@ -467,12 +465,10 @@ def of_parameters(norm: Norm) -> Table:
         for cause, rule in BLOCK_WEIGHTS.items():
             table[cause.of(block)] = {"row_weights": partial(_weights, partial(rule, block))}
     if norm.adds:
-        table[Cause("summed-from-dy-plus-dsum", "it is summed from dy + dsum, not from dy")] = {
-            "dy": _dy_and_dsum
-        }
-        table[Cause("summed-from-dsum", "it is summed from dsum, not from dy")] = {
-            "dy": lambda at: at.right("dsum")
-        }
+        cause = Cause("summed-from-dy-plus-dsum", "it is summed from dy + dsum, not from dy")
+        table[cause] = {"dy": _dy_and_dsum}
+        cause = Cause("summed-from-dsum", "it is summed from dsum, not from dy")
+        table[cause] = {"dy": lambda at: at.right("dsum")}
     return table
 
 

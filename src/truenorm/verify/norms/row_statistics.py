@@ -49,48 +49,43 @@ def of_statistics(norm: Norm) -> Table:
     }
     if norm.centred:
         no_mean, no_mean_g = zero("mean"), zero("mean_g")
-        table[Cause("variance-about-0", "the variance is taken about 0, not about the mean")] = {
-            "w": lambda at: mean(at["rows"] ** 2)
-        }
-        table[
-            Cause(
-                "mean-for-variance-alone",
-                "the mean is subtracted for the variance, but not from x",
-            )
-        ] = {"xhat": lambda at: at["rows"] * at["r"]}
-        table[Cause("mean-of-abs-x", "the mean is that of |x|")] = {
-            "mean": lambda at: mean(np.abs(at["rows"]))
-        }
-        table[Cause("no-means-as-in-rms", "no mean is subtracted, as in RMS normalization")] = {
+        cause = Cause("variance-about-0", "the variance is taken about 0, not about the mean")
+        table[cause] = {"w": lambda at: mean(at["rows"] ** 2)}
+        cause = Cause(
+            "mean-for-variance-alone", "the mean is subtracted for the variance, but not from x"
+        )
+        table[cause] = {"xhat": lambda at: at["rows"] * at["r"]}
+        cause = Cause("mean-of-abs-x", "the mean is that of |x|")
+        table[cause] = {"mean": lambda at: mean(np.abs(at["rows"]))}
+        cause = Cause("no-means-as-in-rms", "no mean is subtracted, as in RMS normalization")
+        table[cause] = {
             **no_mean,
             **no_mean_g,
         }
-        table[Cause("no-mean", "no mean is subtracted in forward, but mean(g) is in backward")] = (
-            no_mean
+        cause = Cause("no-mean", "no mean is subtracted in forward, but mean(g) is in backward")
+        table[cause] = no_mean
+        cause = Cause(
+            "no-last-element-in-mean", "the last element of a row is left out of its mean"
         )
-        table[
-            Cause("no-last-element-in-mean", "the last element of a row is left out of its mean")
-        ] = {"mean": lambda at: at["rows"][:, :-1].sum(axis=1, keepdims=True) / at.size}
+        table[cause] = {"mean": lambda at: at["rows"][:, :-1].sum(axis=1, keepdims=True) / at.size}
     else:
         centre: Changes = {"mean": lambda at: mean(at["rows"])}
-        table[
-            Cause("means-as-in-layer-norm", "the mean is subtracted, as in layer normalization")
-        ] = {
+        cause = Cause(
+            "means-as-in-layer-norm", "the mean is subtracted, as in layer normalization"
+        )
+        table[cause] = {
             **centre,
             "mean_g": lambda at: mean(at["g"]),
         }
-        table[
-            Cause(
-                "mean-subtracted",
-                "the mean is subtracted in forward, but mean(g) is not in backward",
-            )
-        ] = centre
-        table[
-            Cause(
-                "variance-for-mean-square",
-                "the variance is used for the mean square, and x is not centred",
-            )
-        ] = {"w": lambda at: mean((at["rows"] - mean(at["rows"])) ** 2)}
+        cause = Cause(
+            "mean-subtracted", "the mean is subtracted in forward, but mean(g) is not in backward"
+        )
+        table[cause] = centre
+        cause = Cause(
+            "variance-for-mean-square",
+            "the variance is used for the mean square, and x is not centred",
+        )
+        table[cause] = {"w": lambda at: mean((at["rows"] - mean(at["rows"])) ** 2)}
     return table
 
 
@@ -157,45 +152,31 @@ def _of_size(norm: Norm) -> Table:
     }
     for tile in (*TILES, 0):
         width = f"the next multiple of {tile}" if tile else "the next power of two"
-        table[
-            Cause(
-                f"square-over-tile({tile or 'power of two'})",
-                f"the sum of squares is divided by {width}, not by D",
-            )
-        ] = over_tile(tile, "w")
+        to = tile or "power of two"
+        cause = Cause(
+            f"square-over-tile({to})", f"the sum of squares is divided by {width}, not by D"
+        )
+        table[cause] = over_tile(tile, "w")
         if norm.centred:
-            table[
-                Cause(
-                    f"means-over-tile({tile or 'power of two'})",
-                    f"both means are divided by {width}",
-                )
-            ] = over_tile(tile, "mean", "w")
-            table[
-                Cause(
-                    f"mean-over-tile({tile or 'power of two'})",
-                    f"the mean is divided by {width}, not by D",
-                )
-            ] = over_tile(tile, "mean")
-            table[
-                Cause(
-                    f"padding-in-variance({tile or 'power of two'})",
-                    f"zero padding to {width} is counted in the variance",
-                )
-            ] = _with_padding(tile)
+            cause = Cause(f"means-over-tile({to})", f"both means are divided by {width}")
+            table[cause] = over_tile(tile, "mean", "w")
+            cause = Cause(f"mean-over-tile({to})", f"the mean is divided by {width}, not by D")
+            table[cause] = over_tile(tile, "mean")
+            cause = Cause(
+                f"padding-in-variance({to})", f"zero padding to {width} is counted in the variance"
+            )
+            table[cause] = _with_padding(tile)
     for size in CONSTANT_SIZES:
-        table[
-            Cause(f"square-over({size})", f"the sum of squares is divided by {size}, not by D")
-        ] = _over(size, "w")
+        cause = Cause(f"square-over({size})", f"the sum of squares is divided by {size}, not by D")
+        table[cause] = _over(size, "w")
         if norm.centred:
-            table[Cause(f"means-over({size})", f"both means are divided by {size}, not by D")] = (
-                _over(size, "mean", "w")
-            )
+            cause = Cause(f"means-over({size})", f"both means are divided by {size}, not by D")
+            table[cause] = _over(size, "mean", "w")
     means = ("mean", "mean_g") if norm.centred else ()
     for kind in NARROW:
         over_rounded = partial(_over_rounded_size, kind)
-        table[Cause(f"size-rounded({kind})", f"D is rounded to {kind}")] = changed(
-            over_rounded, "w", "projection", *means
-        )
+        cause = Cause(f"size-rounded({kind})", f"D is rounded to {kind}")
+        table[cause] = changed(over_rounded, "w", "projection", *means)
     return table
 
 
@@ -251,12 +232,11 @@ def _of_blocks(norm: Norm) -> Table:
         for cause, rule in rules.items():
             _add_row_means(table, norm, cause, rule)
         if norm.centred:
-            table[
-                Cause(
-                    f"no-variance-between-blocks({block})",
-                    f"the variance between blocks of {block} columns is left out",
-                )
-            ] = {"w": partial(_within_blocks, block)}
+            cause = Cause(
+                f"no-variance-between-blocks({block})",
+                f"the variance between blocks of {block} columns is left out",
+            )
+            table[cause] = {"w": partial(_within_blocks, block)}
     words = "the halves of a row, also of odd width, have equal weights in"
     _add_row_means(table, norm, Cause("equal-halves", words), _of_halves)
     words = "the second half of a row is left out of"
@@ -332,31 +312,27 @@ def _of_axes(norm: Norm) -> Table:
     table: Table = {}
     for number, summed in {"": np.float64, ", summed in float32": np.float32}.items():
         column: Changes = {"w": partial(_of_each_column, number_type=summed, squares=True)}
-        table[
-            Cause(
-                f"square-of-columns({summed.__name__})",
-                f"{square} is that of each column, not of each row{number}",
-            )
-        ] = column
+        cause = Cause(
+            f"square-of-columns({summed.__name__})",
+            f"{square} is that of each column, not of each row{number}",
+        )
+        table[cause] = column
         if norm.centred:
-            table[
-                Cause(
-                    f"mean-and-square-of-columns({summed.__name__})",
-                    f"mean and variance are those of each column, not of each row{number}",
-                )
-            ] = {
+            cause = Cause(
+                f"mean-and-square-of-columns({summed.__name__})",
+                f"mean and variance are those of each column, not of each row{number}",
+            )
+            table[cause] = {
                 "mean": partial(_of_each_column, number_type=summed, squares=False),
                 **column,
             }
-    table[Cause("square-of-all-rows", f"{square} is that of all rows together")] = {
-        "w": _of_all_squares
-    }
+    cause = Cause("square-of-all-rows", f"{square} is that of all rows together")
+    table[cause] = {"w": _of_all_squares}
     if norm.centred:
-        table[
-            Cause(
-                "mean-and-square-of-all-rows", "mean and variance are those of all rows together"
-            )
-        ] = {
+        cause = Cause(
+            "mean-and-square-of-all-rows", "mean and variance are those of all rows together"
+        )
+        table[cause] = {
             "mean": lambda at: at.column(at["rows"].mean()),
             "w": _of_all_squares,
         }
@@ -371,15 +347,15 @@ def _of_axes(norm: Norm) -> Table:
         if norm.centred:
             centre = changed(move, "mean")
             words = f"the mean that is subtracted is that of the {place}"
-            table[Cause(f"of-{which}(the mean that is subtracted, row)", words)] = {
+            cause = Cause(f"of-{which}(the mean that is subtracted, row)", words)
+            table[cause] = {
                 **centre,
                 "w": _variance_about_right_mean,
             }
-            table[
-                Cause(
-                    f"of-{which}(the mean, {R}, row)", f"the mean and {R} are those of the {place}"
-                )
-            ] = {
+            cause = Cause(
+                f"of-{which}(the mean, {R}, row)", f"the mean and {R} are those of the {place}"
+            )
+            table[cause] = {
                 **centre,
                 "w": _variance_about_right_mean,
                 **root,
@@ -409,12 +385,10 @@ def _of_root(norm: Norm) -> Table:
     }
     for steps in range(4):
         counted = f"{steps} Newton step{'s' * (steps != 1)}"
-        table[
-            Cause(
-                f"fast-root({steps})",
-                f"{R} is approximated by the bits of a float32, with {counted}",
-            )
-        ] = {"r": partial(_fast_root, steps)}
+        cause = Cause(
+            f"fast-root({steps})", f"{R} is approximated by the bits of a float32, with {counted}"
+        )
+        table[cause] = {"r": partial(_fast_root, steps)}
     return table
 
 
@@ -434,36 +408,31 @@ def _of_rounding(norm: Norm) -> Table:
     square = "the variance" if norm.centred else "the mean square"
     row = "x + residual" if norm.adds else "x"
     minuend = f"{row} - mean" if norm.centred else row
-    table[Cause(f"rounded({R}, 12 bits)", f"{R} is rounded to 12 bits")] = rounded_steps(
-        "12 bits", "r"
-    )
+    cause = Cause(f"rounded({R}, 12 bits)", f"{R} is rounded to 12 bits")
+    table[cause] = rounded_steps("12 bits", "r")
     for kind, bits in {"bfloat16": 8, "TF32": 11}.items():
-        table[Cause(f"row-truncated({kind})", f"{row} is truncated to {kind} first")] = {
-            "rows": partial(_truncated_rows, bits)
-        }
+        cause = Cause(f"row-truncated({kind})", f"{row} is truncated to {kind} first")
+        table[cause] = {"rows": partial(_truncated_rows, bits)}
     for kind in (*NARROW, "TF32"):
         squares = {"w": partial(_squares_of_rounded, kind)}
         factors = {"xhat": partial(_product_of_rounded, kind)}
-        table[
-            Cause(f"square-of-rounded({kind})", f"for its square, {minuend} is rounded to {kind}")
-        ] = squares
-        table[
-            Cause(
-                f"product-of-rounded({kind})",
-                f"for their product, {minuend} and {R} are rounded to {kind}",
-            )
-        ] = factors
+        cause = Cause(
+            f"square-of-rounded({kind})", f"for its square, {minuend} is rounded to {kind}"
+        )
+        table[cause] = squares
+        cause = Cause(
+            f"product-of-rounded({kind})",
+            f"for their product, {minuend} and {R} are rounded to {kind}",
+        )
+        table[cause] = factors
         if norm.centred:
             summed: Changes = {"mean": partial(_mean_of_rounded, kind)}
-            table[
-                Cause(
-                    f"sums-of-rounded({kind})",
-                    f"for both sums of a row, {row} is rounded to {kind}",
-                )
-            ] = {**summed, **squares}
-            table[
-                Cause(f"mean-of-rounded({kind})", f"for the mean, {row} is rounded to {kind}")
-            ] = summed
+            cause = Cause(
+                f"sums-of-rounded({kind})", f"for both sums of a row, {row} is rounded to {kind}"
+            )
+            table[cause] = {**summed, **squares}
+            cause = Cause(f"mean-of-rounded({kind})", f"for the mean, {row} is rounded to {kind}")
+            table[cause] = summed
     overflow = f"where squares overflow above {HALF_MAX:.0f}"
     table |= {
         Cause("squared-in(float16)", f"{minuend} is squared in float16, {overflow}"): {
@@ -478,54 +447,47 @@ def _of_rounding(norm: Norm) -> Table:
         ): {"w": lambda at: rounded(at.size * at.right("w"), "float16") / at.size},
     }
     if norm.centred:
-        table[
-            Cause(
-                "float32-squared-in(float16)",
-                f"{minuend}, a float32 number, is squared in float16, {overflow}",
-            )
-        ] = {"w": partial(_half_squares, "float32")}
+        cause = Cause(
+            "float32-squared-in(float16)",
+            f"{minuend}, a float32 number, is squared in float16, {overflow}",
+        )
+        table[cause] = {"w": partial(_half_squares, "float32")}
     words = f"squares are limited to {HALF_MAX:.0f}, the largest number of float16"
-    table[Cause("squares-limited", words)] = {
-        "w": lambda at: mean(np.minimum(at["c"] ** 2, HALF_MAX))
-    }
+    cause = Cause("squares-limited", words)
+    table[cause] = {"w": lambda at: mean(np.minimum(at["c"] ** 2, HALF_MAX))}
     for kind in (*NARROW, "TF32", "float32"):
         root = rounded_steps(kind, "r")
         table[Cause(f"rounded({R}, {kind})", f"{R} is rounded to {kind}")] = root
-        table[Cause(f"rounded({square}, {kind})", f"{square} is rounded to {kind}")] = (
-            rounded_steps(kind, "w")
-        )
-        table[Cause(f"row-rounded({kind})", f"{row} is rounded to {kind} first")] = rounded_steps(
-            kind, "rows"
-        )
+        cause = Cause(f"rounded({square}, {kind})", f"{square} is rounded to {kind}")
+        table[cause] = rounded_steps(kind, "w")
+        cause = Cause(f"row-rounded({kind})", f"{row} is rounded to {kind} first")
+        table[cause] = rounded_steps(kind, "rows")
         for these, steps in INPUTS.items():
             words = f"{these} rounded to {kind} first"
-            table[Cause(f"inputs-rounded({', '.join(steps)}, {kind})", words)] = rounded_steps(
-                kind, *steps
-            )
+            cause = Cause(f"inputs-rounded({', '.join(steps)}, {kind})", words)
+            table[cause] = rounded_steps(kind, *steps)
         if norm.centred:
             centre = rounded_steps(kind, "mean")
             table[Cause(f"rounded(the mean, {kind})", f"the mean is rounded to {kind}")] = centre
-            table[
-                Cause(
-                    f"mean-and-r-rounded({kind})",
-                    f"the mean is rounded to {kind}, and {R} after it",
-                )
-            ] = {
+            cause = Cause(
+                f"mean-and-r-rounded({kind})", f"the mean is rounded to {kind}, and {R} after it"
+            )
+            table[cause] = {
                 **centre,
                 **root,
             }
             saved: Changes = {**centre, "w": _variance_about_right_mean}
             table[Cause(f"mean-saved({kind})", f"the mean is saved in {kind}")] = saved
-            table[Cause(f"mean-and-r-saved({kind})", f"the mean and {R} are saved in {kind}")] = {
+            cause = Cause(f"mean-and-r-saved({kind})", f"the mean and {R} are saved in {kind}")
+            table[cause] = {
                 **saved,
                 **root,
             }
-    table[
-        Cause(
-            "squares-in(float32)",
-            "squares are computed and summed in float32, where they overflow or underflow",
-        )
-    ] = {"w": _squares_in_float32}
+    cause = Cause(
+        "squares-in(float32)",
+        "squares are computed and summed in float32, where they overflow or underflow",
+    )
+    table[cause] = {"w": _squares_in_float32}
     return table
 
 

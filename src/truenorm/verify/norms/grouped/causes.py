@@ -136,9 +136,8 @@ def _of_division(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
         }
     if norm.spatial:
         words = "gamma and beta are read at offset % C, as though channels were the last axis"
-        table[Cause("parameters-of-channels-last", words)] = wrong(
-            gamma=_channels_last, beta=_channels_last
-        )
+        cause = Cause("parameters-of-channels-last", words)
+        table[cause] = wrong(gamma=_channels_last, beta=_channels_last)
     if norm.spatial and norm.groups > 1 and output == "dgamma":
         words = "dgamma has the mean and 1/sqrt(... + eps) of group c % G, not of c // (C/G)"
         table[Cause("dgamma-of-other-groups", words)] = wrong(dgamma_terms=_of_other_groups)
@@ -234,17 +233,14 @@ def _of_options(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
             cause: _wrong(norm.with_options(gate=gate), output) for cause, gate in gates.items()
         }
     if norm.gate_first and output == "dgamma":
-        table[Cause("xhat-without-gate", "it has xhat of x without the gate")] = wrong(
-            dgamma_terms=_of_ungated
-        )
+        cause = Cause("xhat-without-gate", "it has xhat of x without the gate")
+        table[cause] = wrong(dgamma_terms=_of_ungated)
     if norm.gate == "self":
-        table[Cause("slope-at-xhat", "the derivative of silu is taken at xhat")] = wrong(
-            slope=_slope_at_xhat
-        )
+        cause = Cause("slope-at-xhat", "the derivative of silu is taken at xhat")
+        table[cause] = wrong(slope=_slope_at_xhat)
     if norm.adds and not norm.gate_first:
-        table[Cause("r-without-residual", f"{R} is that of x without the residual")] = wrong(
-            w=_without_residual
-        )
+        cause = Cause("r-without-residual", f"{R} is that of x without the residual")
+        table[cause] = wrong(w=_without_residual)
     if norm.share < 1:
         table |= {
             Cause("all-columns-in-variance", "all columns count for the variance"): _wrong(
@@ -294,9 +290,8 @@ def _of_inputs(norm: Norm, output: str) -> dict[Cause, Hypothesis]:
     }
     if norm.modulate == "sample":
         words = "scale and shift are those of sample row % N, not of row // T"
-        table[Cause("modulation-of-other-samples", words)] = wrong(
-            scale=_of_other_samples, shift=_of_other_samples
-        )
+        cause = Cause("modulation-of-other-samples", words)
+        table[cause] = wrong(scale=_of_other_samples, shift=_of_other_samples)
     return table
 
 
