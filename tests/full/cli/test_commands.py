@@ -162,7 +162,7 @@ def test_doctor_with_all_packages() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     words = " ".join(done.stdout.split())
     chosen = "native" if "native" in BACKENDS else "reference"
-    assert f"taken {chosen}, the first that is usable" in words
+    assert f"backend {chosen}, the first usable one" in words
     assert words.count("correct to the bit") == 4 * len(BACKENDS)
     assert "HEALTHY" in words
 

@@ -82,8 +82,17 @@ def subject_named(name: str) -> Subject:
     return PLANTED[name].subject if name in PLANTED else (RIGHT | MORE_RIGHT)[name]
 
 
-@lru_cache(maxsize=16)  # of all of them, results would be gigabytes
 def records_of(name: str, level: str = "quick", dtype: str = "") -> tuple[Record, ...]:
+    """Return the records of a subject; those of the full level are gigabytes, and are not kept."""
+    return _recent(name, dtype) if level == "quick" else _collected(name, level, dtype)
+
+
+@lru_cache(maxsize=16)
+def _recent(name: str, dtype: str) -> tuple[Record, ...]:
+    return _collected(name, "quick", dtype)
+
+
+def _collected(name: str, level: str, dtype: str) -> tuple[Record, ...]:
     subject = subject_named(name)
     # Each time from the beginning: some planted kernels have a state.
     forward, backward = deepcopy((subject.forward, subject.backward))
