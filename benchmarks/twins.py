@@ -32,6 +32,7 @@ Work = Callable[[], object]
 LATER = "one element sends the whole call to the driver, in Python"
 CORRECT = "float64 parameters beside narrower rows are computed in correct mode"
 GATHERED = "the driver, in Python, gathers blocks of rows"
+COPIED = "a plain copy is made first: on one thread, that takes as long as the call"
 
 
 class Arrays(NamedTuple):
@@ -114,6 +115,8 @@ KINDS: dict[str, Callable[[Array], Array]] = {
     "unpickled": unpickled,
     "deep-copied": copy.deepcopy,
 }
+OF_OTHER_MEMORY = ("unaligned", "every second element", "other byte order")
+"""Kinds that are not plain."""
 
 
 def both(
@@ -185,8 +188,9 @@ def of_arrays(shape: tuple[int, ...]) -> Iterator[Twins]:
     """Yield calls with arrays of other kinds."""
     arrays = plain(shape)
     for name, change in KINDS.items():
+        waits = COPIED if name in OF_OTHER_MEMORY else ""
         yield from both(f"{name} x and dy", shape, arrays._replace(
-            x=change(arrays.x), dy=change(arrays.dy)), arrays)  # fmt: skip
+            x=change(arrays.x), dy=change(arrays.dy)), arrays, waits=waits)  # fmt: skip
         yield from both(f"{name} parameters", shape, arrays._replace(
             gamma=change(arrays.gamma), beta=change(arrays.beta)), arrays)  # fmt: skip
 
