@@ -28,8 +28,8 @@ class Cause:
 
         Examples
         --------
-        >>> Cause("no-last-of-every-rows({0})", "the last of every {0} rows is left out").of(4)
-        Cause(id='no-last-of-every-rows(4)', words='the last of every 4 rows is left out')
+        >>> Cause("no-last-of-every(row, {0})", "the last of every {0} rows is left out").of(4)
+        Cause(id='no-last-of-every(row, 4)', words='the last of every 4 rows is left out')
         """
         return Cause(self.id.format(*values, **names), self.words.format(*values, **names))
 

@@ -119,7 +119,7 @@ class Diagnosis(NamedTuple):
 
         Examples
         --------
-        >>> eps = Cause("no-eps", "eps is left out")
+        >>> eps = Cause("no-term(eps)", "eps is left out")
         >>> Diagnosis((eps,), 9, {"a": 0.978}, "matches y within 1 ulp").words("a")
         'eps is left out (matches y within 1 ulp; explains 97 % of the error of this case)'
         """
@@ -140,6 +140,11 @@ class Diagnosis(NamedTuple):
 
 
 UNKNOWN = Diagnosis((), 0)
+
+
+def described_by(cause: Cause | None, tried: int = 0) -> Diagnosis:
+    """Return the diagnosis with a cause that predicts no result, or with none."""
+    return Diagnosis((cause,) if cause else (), tried)
 
 
 class Candidate(NamedTuple):

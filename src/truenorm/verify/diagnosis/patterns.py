@@ -21,6 +21,7 @@ from truenorm.verify.diagnosis.accuracy import (
     Diagnosis,
     best,
     candidates,
+    described_by,
     is_large,
     with_subject,
 )
@@ -150,11 +151,6 @@ def describe(evidence: Sequence[Evidence], hypotheses: Mapping[Cause, Hypothesis
     )
 
 
-def _only(cause: Cause) -> Diagnosis:
-    """Return the diagnosis with a cause that predicts no result."""
-    return Diagnosis((cause,), 0)
-
-
 def _describe_precision(errors: Sequence[Errors]) -> Diagnosis | None:
     """Return how many bits are right, if it is the same number in all cases.
 
@@ -184,7 +180,7 @@ def _describe_precision(errors: Sequence[Errors]) -> Diagnosis | None:
         return None
     bits = round(-np.log2(np.median(sizes)))
     words = f"all elements of {output} have about {bits} correct bits, whatever D and eps are"
-    return _only(Cause("few-bits", words))
+    return described_by(Cause("few-bits", words))
 
 
 def _describe_sizes(errors: Sequence[Errors]) -> Diagnosis | None:
@@ -195,7 +191,7 @@ def _describe_sizes(errors: Sequence[Errors]) -> Diagnosis | None:
     output = errors[0].evidence.output
     if not (sizes and clear):
         return None
-    return _only(Cause("wrong-at-sizes", f"{output} is wrong only where {sizes}"))
+    return described_by(Cause("wrong-at-sizes", f"{output} is wrong only where {sizes}"))
 
 
 def _sizes(errors: Sequence[Errors]) -> str:
@@ -233,7 +229,7 @@ def _describe_region(
     chosen = best(candidates(inside.items(), order, TOLERATED))
     if chosen:
         return UNKNOWN._replace(output=output, place=place.words).naming(chosen)
-    return _only(Cause(f"wrong@{place.id}", f"{output} is wrong only in {place.words}"))
+    return described_by(Cause(f"wrong@{place.id}", f"{output} is wrong only in {place.words}"))
 
 
 def _nan(_: Case) -> Float64s:
@@ -280,7 +276,7 @@ def describe_stale(evidence: Sequence[Evidence]) -> Diagnosis | None:
         counts = list(takewhile(bool, telling))
         if len(counts) == len(wrong) and max(counts) >= MANY_ELEMENTS:
             words = f"{with_subject(step.words, output)} of an earlier call with the same sizes"
-            return _only(Cause(f"{EARLIER_CALLS}of({step.id})", words))
+            return described_by(Cause(f"{EARLIER_CALLS}of({step.id})", words))
     return None
 
 

@@ -14,6 +14,7 @@ from truenorm.verify.diagnosis.accuracy import (
     UNKNOWN,
     Check,
     Diagnosis,
+    described_by,
     diagnose,
     with_common_causes,
 )
@@ -218,18 +219,13 @@ def _of_not_finite(
     if not evidence[0].case.operation.is_rows(evidence[0].output):
         return {}
     cause = describe_overflow(evidence, diagnosis.causes)
-    return {"finite": _only(cause, diagnosis.tried)}
-
-
-def _only(cause: Cause | None, tried: int = 0) -> Diagnosis:
-    """Return the diagnosis with a cause, or with none."""
-    return Diagnosis((cause,) if cause else (), tried)
+    return {"finite": described_by(cause, diagnosis.tried)}
 
 
 def _diagnose_bias(symptoms: Iterable[Symptom], measured: Sequence[MeasuredResult]) -> Diagnoses:
     """Diagnose results that are not rounded to nearest."""
     return {
-        (each.guard, *each.type_and_output): _only(explain_bias(each.output, measured))
+        (each.guard, *each.type_and_output): described_by(explain_bias(each.output, measured))
         for each in symptoms
         if each.guard == "biased"
     }
@@ -281,4 +277,4 @@ def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) ->
         return Diagnosis(*codes.find_cause(output, runs, special=True))
     if codes is not None and guard not in OF_CALLS:
         return UNKNOWN
-    return _only(EXPLANATIONS[guard](output, evidence))
+    return described_by(EXPLANATIONS[guard](output, evidence))
